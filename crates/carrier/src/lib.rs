@@ -1,0 +1,1 @@
+//! Links between devices: QUIC, LAN discovery.

@@ -1,0 +1,1 @@
+//! Who may act: custody of sessions and the handoff.

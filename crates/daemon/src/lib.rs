@@ -1,0 +1,1 @@
+//! The meeting place: clock, event loop, wiring, lifecycle.

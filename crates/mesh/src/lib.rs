@@ -1,0 +1,1 @@
+//! Who is a peer: pairing, membership, admission.

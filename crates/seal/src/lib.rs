@@ -1,0 +1,1 @@
+//! Secrets: device keys, signatures, pairing PAKE, sealed streams.

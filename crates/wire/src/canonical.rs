@@ -1,0 +1,121 @@
+//! Canonical bytes: postcard, one encoding per value, a named domain per signed type.
+
+use core::marker::PhantomData;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::id::{DeviceId, DeviceKey, Hash};
+
+/// Why bytes are not a value. Nothing was kept of them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end early, name an unknown variant or hold an impossible value.
+    #[error("the bytes are not a {0}")]
+    Malformed(&'static str),
+    /// The bytes decode, but another encoding of the same value is the canonical one.
+    #[error("the bytes are not the canonical encoding of a {0}")]
+    NotCanonical(&'static str),
+    /// A list or a text is longer than its limit.
+    #[error("too long: {0}")]
+    TooLong(&'static str),
+}
+
+/// Encodes a value. The encoding of our own types cannot fail; a failure is an empty result, which no decoder accepts.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).unwrap_or_default()
+}
+
+/// Decodes a value and refuses every encoding but the canonical one.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is kept.
+pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let name = short_name::<T>();
+    let value: T = postcard::from_bytes(bytes).map_err(|_| DecodeError::Malformed(name))?;
+    if encode(&value) == bytes {
+        Ok(value)
+    } else {
+        Err(DecodeError::NotCanonical(name))
+    }
+}
+
+fn short_name<T>() -> &'static str {
+    let name = core::any::type_name::<T>();
+    name.rsplit("::").next().unwrap_or(name).trim_end_matches('>')
+}
+
+/// A type that devices sign.
+pub trait Signable: Serialize + DeserializeOwned {
+    /// Separates the signatures of this type from those of every other one. Never reused. Source: `proto/NUMBERS.md`.
+    const DOMAIN: &'static str;
+
+    /// The device that must have signed it.
+    fn signer(&self) -> DeviceId;
+}
+
+/// A value as bytes, with the key and the signature that are claimed for it. Unverified: only
+/// `cede_seal::verify` turns it into a value to act on.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Signed<T> {
+    bytes: Vec<u8>,
+    key: DeviceKey,
+    signature: SignatureBytes,
+    #[serde(skip)]
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Signed<T> {
+    /// Puts the parts together. Whether they belong together is for `cede_seal::verify` to say.
+    pub fn from_parts(bytes: Vec<u8>, key: DeviceKey, signature: [u8; 64]) -> Self {
+        Self { bytes, key, signature: SignatureBytes(signature), of: PhantomData }
+    }
+
+    /// The canonical bytes that the signature covers.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The key that is claimed to have signed.
+    pub fn key(&self) -> &DeviceKey {
+        &self.key
+    }
+
+    /// The signature.
+    pub fn signature(&self) -> &[u8; 64] {
+        &self.signature.0
+    }
+
+    /// BLAKE3 over the signed bytes: how a later record names this one.
+    pub fn hash(&self) -> Hash {
+        Hash::of(&self.bytes)
+    }
+}
+
+impl<T> core::fmt::Debug for Signed<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Signed({} {} by {:?})", core::any::type_name::<T>(), self.hash(), self.key.device())
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct SignatureBytes([u8; 64]);
+
+impl Serialize for SignatureBytes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut halves = ([0; 32], [0; 32]);
+        halves.0.copy_from_slice(&self.0[..32]);
+        halves.1.copy_from_slice(&self.0[32..]);
+        halves.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for SignatureBytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (low, high) = <([u8; 32], [u8; 32])>::deserialize(deserializer)?;
+        let mut all = [0; 64];
+        all[..32].copy_from_slice(&low);
+        all[32..].copy_from_slice(&high);
+        Ok(Self(all))
+    }
+}

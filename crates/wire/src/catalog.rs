@@ -1,0 +1,212 @@
+//! The catalog: everything a payload consists of, entry by entry, content by chunk id.
+//!
+//! Its encoded bytes are themselves cut into chunks; their BLAKE3 is the `root` that manifests, acknowledgements
+//! and certificates name.
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::{DecodeError, decode, encode};
+use crate::custody::Head;
+use crate::id::{ChunkId, Hash};
+use crate::limits::{CATALOG_BYTES, CATALOG_ENTRIES};
+use crate::path::RelPath;
+use crate::session::SessionKey;
+
+/// What an entry belongs to. Numbers: `proto/NUMBERS.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// 0: the working tree.
+    Tree,
+    /// 1: the agent's files for the session; the adapter knows their names.
+    Transcript,
+    /// 2: the repository as data (`pack`, `index`, `state`); the tree module knows their names.
+    Git,
+}
+
+/// A piece of content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ChunkRef {
+    /// BLAKE3 of its bytes.
+    pub id: ChunkId,
+    /// Its length, 1 to [`crate::limits::CHUNK_MAX_BYTES`].
+    pub length: u32,
+}
+
+/// A point in time as file systems keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Mtime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// A git object id: 20 bytes (SHA-1) or 32 (SHA-256).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+pub struct Oid(Vec<u8>);
+
+impl Oid {
+    /// Reads 40 or 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let pairs = text.as_bytes().chunks(2);
+        let bytes: Option<Vec<u8>> =
+            pairs.map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect();
+        let plain = text.bytes().all(|b| b.is_ascii_hexdigit());
+        bytes.filter(|b| plain && (b.len() == 20 || b.len() == 32)).map(Self)
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl core::fmt::Display for Oid {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl core::fmt::Debug for Oid {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Oid({self})")
+    }
+}
+
+impl TryFrom<Vec<u8>> for Oid {
+    type Error = &'static str;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, Self::Error> {
+        if bytes.len() == 20 || bytes.len() == 32 { Ok(Self(bytes)) } else { Err("an object id has 20 or 32 bytes") }
+    }
+}
+
+impl From<Oid> for Vec<u8> {
+    fn from(oid: Oid) -> Self {
+        oid.0
+    }
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// 0: a regular file by its chunks, in order.
+    File {
+        /// Permission bits, `mode & 0o777`.
+        mode: u32,
+        /// Last change.
+        mtime: Mtime,
+        /// Length, bytes; the sum of the chunks' lengths.
+        size: u64,
+        /// The content.
+        chunks: Vec<ChunkRef>,
+    },
+    /// 1: a regular file whose bytes are exactly those of a git blob that the pack or the destination holds.
+    GitBlob {
+        /// Permission bits, `mode & 0o777`.
+        mode: u32,
+        /// Last change.
+        mtime: Mtime,
+        /// Length, bytes.
+        size: u64,
+        /// The blob.
+        oid: Oid,
+    },
+    /// 2: a symbolic link, never followed.
+    Symlink {
+        /// Where it points, as bytes.
+        target: Vec<u8>,
+    },
+    /// 3: a directory. Listed where its mode or emptiness would be lost; others follow from their files.
+    Directory {
+        /// Permission bits, `mode & 0o777`.
+        mode: u32,
+    },
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What it belongs to.
+    pub place: Place,
+    /// Where it stands there.
+    pub path: RelPath,
+    /// What stands there.
+    pub body: Body,
+}
+
+impl Entry {
+    /// The content chunks; none for what has no content of its own.
+    pub fn chunks(&self) -> &[ChunkRef] {
+        match &self.body {
+            Body::File { chunks, .. } => chunks,
+            Body::GitBlob { .. } | Body::Symlink { .. } | Body::Directory { .. } => &[],
+        }
+    }
+}
+
+/// A payload's table of contents. Shape: entries strictly ascending by place, then path; sizes are sums of their chunks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// The session.
+    pub key: SessionKey,
+    /// The turns it holds.
+    pub head: Head,
+    /// The entries.
+    pub entries: Vec<Entry>,
+}
+
+impl Catalog {
+    /// The canonical bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads a catalog and checks its shape.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; the payload is refused as a whole.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() as u64 > CATALOG_BYTES {
+            return Err(DecodeError::TooLong("Catalog"));
+        }
+        let catalog: Self = decode(bytes)?;
+        if catalog.entries.len() > CATALOG_ENTRIES {
+            return Err(DecodeError::TooLong("Catalog"));
+        }
+        let ordered = catalog.entries.windows(2).all(|pair| match pair {
+            [a, b] => (a.place, &a.path) < (b.place, &b.path),
+            _ => true,
+        });
+        let sound = catalog.entries.iter().all(|entry| sound(&entry.body));
+        if ordered && sound { Ok(catalog) } else { Err(DecodeError::Malformed("Catalog")) }
+    }
+
+    /// BLAKE3 over the canonical bytes.
+    pub fn root(&self) -> Hash {
+        Hash::of(&self.to_bytes())
+    }
+
+    /// Every distinct content chunk, in the order of its first use: the order of need bitmaps.
+    pub fn distinct_chunks(&self) -> Vec<ChunkRef> {
+        let mut seen = std::collections::BTreeSet::new();
+        let all = self.entries.iter().flat_map(Entry::chunks);
+        all.filter(|chunk| seen.insert(chunk.id)).copied().collect()
+    }
+}
+
+fn sound(body: &Body) -> bool {
+    match body {
+        Body::File { mode, mtime, size, chunks } => {
+            let fits = chunks.iter().all(|c| (1..=crate::limits::CHUNK_MAX_BYTES).contains(&c.length));
+            let sum: u64 = chunks.iter().map(|c| u64::from(c.length)).sum();
+            fits && sum == *size && *mode <= 0o777 && mtime.nanos < 1_000_000_000
+        }
+        Body::GitBlob { mode, mtime, .. } => *mode <= 0o777 && mtime.nanos < 1_000_000_000,
+        Body::Symlink { target } => {
+            (1..=crate::limits::PATH_BYTES).contains(&target.len()) && !target.contains(&0)
+        }
+        Body::Directory { mode } => *mode <= 0o777,
+    }
+}

@@ -1,0 +1,176 @@
+//! The custody chain: small signed records that say whose a session is, and prove themselves.
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::Signable;
+use crate::id::{DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
+use crate::session::SessionKey;
+
+/// The order of ownership. A handoff raises `epoch`; a seize raises `generation` and sets `epoch` to 0. Compared
+/// lexicographically. Source: SPEC H-1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FencingToken {
+    /// Number of forced recoveries.
+    pub generation: u64,
+    /// Number of handoffs since the last one.
+    pub epoch: u64,
+}
+
+impl FencingToken {
+    /// The token of a session that never moved.
+    pub const FIRST: Self = Self { generation: 0, epoch: 0 };
+
+    /// The token after one more handoff, or `None` when the counter is exhausted.
+    pub fn next_epoch(self) -> Option<Self> {
+        Some(Self { epoch: self.epoch.checked_add(1)?, ..self })
+    }
+
+    /// The token after a seize, or `None` when the counter is exhausted.
+    pub fn next_generation(self) -> Option<Self> {
+        Some(Self { generation: self.generation.checked_add(1)?, epoch: 0 })
+    }
+}
+
+impl core::fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.generation, self.epoch)
+    }
+}
+
+/// The committed end of a turn log. "Is this log a prefix of that one" can be checked with it. Source: SPEC H-2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Head {
+    /// Number of the last committed turn.
+    pub turn: u64,
+    /// Length of the turn log, bytes.
+    pub length: u64,
+    /// BLAKE3 over those bytes.
+    pub hash: Hash,
+}
+
+/// The first record of a chain: the device that adopted the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Genesis {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// What the session is; its id follows from it.
+    pub key: SessionKey,
+    /// The first owner.
+    pub owner: DeviceId,
+    /// The owner's store when it adopted the session.
+    pub incarnation: Incarnation,
+}
+
+/// The owner's signed word that another device is the owner from now on. Source: SPEC H-3.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// The session.
+    pub session: SessionId,
+    /// Hash of the record before.
+    pub prev: Hash,
+    /// The owner until now, who signs.
+    pub from: DeviceId,
+    /// The owner from now on.
+    pub to: DeviceId,
+    /// The handoff that ends with this.
+    pub handoff: HandoffId,
+    /// The token until now.
+    pub token: FencingToken,
+    /// The token from now on.
+    pub next_token: FencingToken,
+    /// The turns that the new owner has.
+    pub head: Head,
+    /// Hash of the payload's catalog.
+    pub root: Hash,
+}
+
+/// The operator's forced recovery: `to` becomes the owner without the old owner's word. Source: SPEC H-9.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seize {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// The session.
+    pub session: SessionId,
+    /// Hash of the record before, as far as the seizing device knows the chain.
+    pub prev: Hash,
+    /// The owner from now on, who signs.
+    pub to: DeviceId,
+    /// The highest token known before.
+    pub token: FencingToken,
+    /// Generation + 1, epoch 0.
+    pub next_token: FencingToken,
+    /// The turns that the new owner has.
+    pub head: Head,
+}
+
+/// One link of a chain. Each names the hash of its predecessor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Custody {
+    /// 0
+    Genesis(Genesis),
+    /// 1
+    Release(Release),
+    /// 2
+    Seize(Seize),
+}
+
+impl Custody {
+    /// The session.
+    pub fn session(&self) -> SessionId {
+        match self {
+            Self::Genesis(genesis) => genesis.key.id(),
+            Self::Release(release) => release.session,
+            Self::Seize(seize) => seize.session,
+        }
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> MeshId {
+        match self {
+            Self::Genesis(genesis) => genesis.mesh,
+            Self::Release(release) => release.mesh,
+            Self::Seize(seize) => seize.mesh,
+        }
+    }
+
+    /// The owner after this record.
+    pub fn owner(&self) -> DeviceId {
+        match self {
+            Self::Genesis(genesis) => genesis.owner,
+            Self::Release(release) => release.to,
+            Self::Seize(seize) => seize.to,
+        }
+    }
+
+    /// The token after this record.
+    pub fn token(&self) -> FencingToken {
+        match self {
+            Self::Genesis(_) => FencingToken::FIRST,
+            Self::Release(release) => release.next_token,
+            Self::Seize(seize) => seize.next_token,
+        }
+    }
+
+    /// The record before, none for the first.
+    pub fn prev(&self) -> Option<Hash> {
+        match self {
+            Self::Genesis(_) => None,
+            Self::Release(release) => Some(release.prev),
+            Self::Seize(seize) => Some(seize.prev),
+        }
+    }
+}
+
+impl Signable for Custody {
+    const DOMAIN: &'static str = "cede/1 custody";
+
+    fn signer(&self) -> DeviceId {
+        match self {
+            Self::Genesis(genesis) => genesis.owner,
+            Self::Release(release) => release.from,
+            Self::Seize(seize) => seize.to,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Every bound of the wire: name, value, reason. Both ends read the same constant.
+
+/// Longest body of a frame on a control stream. A need bitmap of a million chunks (125 KiB) and a manifest of
+/// 2,000 catalog chunks fit; a flood does not.
+pub const FRAME_BODY_BYTES: usize = 1 << 20;
+
+/// Longest custody chain that an offer carries. A session moved ten times a day reaches it in a year of
+/// never meeting this destination; then the offer is refused as `too-large`.
+pub const CHAIN_RECORDS: usize = 4_096;
+
+/// Longest text of a refusal. Enough for a reason and a cure, too short to flood a terminal.
+pub const DETAIL_CHARS: usize = 500;
+
+/// Longest device name, in characters.
+pub const DEVICE_NAME_CHARS: usize = 64;
+
+/// Smallest, average and largest content-defined chunk. 64 KiB on average keeps a chunk list at 0.06 % of the
+/// content and a one-line edit at one chunk.
+pub const CHUNK_MIN_BYTES: u32 = 16 << 10;
+/// See [`CHUNK_MIN_BYTES`].
+pub const CHUNK_AVERAGE_BYTES: u32 = 64 << 10;
+/// See [`CHUNK_MIN_BYTES`].
+pub const CHUNK_MAX_BYTES: u32 = 256 << 10;
+
+/// Most entries in a catalog. Source: the tree limit of the threat model.
+pub const CATALOG_ENTRIES: usize = 1_000_000;
+/// Most bytes of an encoded catalog: a million entries of 120 bytes, with room.
+pub const CATALOG_BYTES: u64 = 256 << 20;
+/// Most chunk ids of a catalog in one manifest.
+pub const CATALOG_CHUNKS: usize = 16_384;
+
+/// Longest path, in bytes. Source: `PATH_MAX`.
+pub const PATH_BYTES: usize = 4_096;
+/// Longest path component, in bytes. Source: `NAME_MAX`.
+pub const COMPONENT_BYTES: usize = 255;
+/// Deepest path.
+pub const PATH_DEPTH: usize = 64;
+
+/// Most items of an inventory, and of each list of paths shown in an approval.
+pub const INVENTORY_ITEMS: usize = 256;
+/// Most paths listed in one class of a scope; beyond it the offer is refused as `too-large`.
+pub const SCOPE_PATHS: usize = 4_096;
+
+/// Most rounds of pre-copy in one handoff.
+pub const ROUNDS: u32 = 8;
+
+/// Most sessions in one listing.
+pub const LISTED_SESSIONS: usize = 1_000;
+
+/// Longest line on the local control socket.
+pub const CONTROL_LINE_BYTES: usize = 4 << 20;

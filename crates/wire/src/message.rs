@@ -1,0 +1,246 @@
+//! What two daemons say to each other on their control stream.
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::{DecodeError, Signed, decode, encode};
+use crate::custody::{Custody, FencingToken};
+use crate::frame::Header;
+use crate::handoff::{Accept, Activated, CommitAck, Manifest, Offer};
+use crate::id::{DeviceId, HandoffId, MeshId, SessionId};
+use crate::limits;
+use crate::member::MemberEntry;
+use crate::refusal::Refusal;
+use crate::session::SessionInfo;
+
+/// Lowest protocol version this build speaks.
+pub const PROTOCOL_MIN: u16 = 1;
+/// Highest protocol version this build speaks.
+pub const PROTOCOL_MAX: u16 = 1;
+
+/// The first message in each direction. Nothing else is read before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Lowest version spoken.
+    pub protocol_min: u16,
+    /// Highest version spoken.
+    pub protocol_max: u16,
+    /// The sender; must match the key that the link proved.
+    pub device: DeviceId,
+    /// The sender's mesh.
+    pub mesh: MeshId,
+    /// Version of the program, for people.
+    pub software: String,
+    /// Number of membership entries that the sender holds.
+    pub members: u64,
+}
+
+impl Hello {
+    /// The highest version that both sides speak.
+    pub fn agree(&self, other: &Self) -> Option<u16> {
+        let high = self.protocol_max.min(other.protocol_max);
+        let low = self.protocol_min.max(other.protocol_min);
+        (low <= high).then_some(high)
+    }
+}
+
+/// Which chunks a [`PeerMessage::Need`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NeedOf {
+    /// 0: the manifest's `catalog` list.
+    Catalog,
+    /// 1: the catalog's distinct chunks, in the order of first use.
+    Payload,
+}
+
+/// Where a handoff stands, as one side sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandoffStatus {
+    /// 0: not known here, or ended without a result.
+    Unknown,
+    /// 1: approved, chunks are coming.
+    Receiving,
+    /// 2: durable here, waiting for the release.
+    Staged(Signed<CommitAck>),
+    /// 3: in charge here.
+    Active(Signed<Activated>),
+    /// 4: discarded.
+    Discarded,
+}
+
+/// A session in a peer's listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedSession {
+    /// What it is.
+    pub info: SessionInfo,
+    /// Whose it is, as the peer knows.
+    pub owner: DeviceId,
+    /// Under which token.
+    pub token: FencingToken,
+}
+
+/// A control message. Append only; the number is the frame's `kind`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerMessage {
+    /// 0
+    Hello(Hello),
+    /// 1: membership entries that the other side lacks, in order.
+    Members(Vec<Signed<MemberEntry>>),
+    /// 2: with the custody chain from the last record that the destination took part in.
+    Offer {
+        /// The offer.
+        offer: Signed<Offer>,
+        /// The chain.
+        chain: Vec<Signed<Custody>>,
+    },
+    /// 3
+    Accept(Signed<Accept>),
+    /// 4: answers an offer, or ends a handoff at any time before the release.
+    Refuse {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The reason.
+        refusal: Refusal,
+        /// For people, at most [`limits::DETAIL_CHARS`] characters.
+        detail: String,
+    },
+    /// 5
+    Manifest(Signed<Manifest>),
+    /// 6: a bitmap, lowest bit first; a set bit is a chunk to send.
+    Need {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The round.
+        round: u32,
+        /// Which list.
+        of: NeedOf,
+        /// The bits.
+        bitmap: Vec<u8>,
+    },
+    /// 7: everything of the round has arrived and verifies.
+    RoundComplete {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The round.
+        round: u32,
+    },
+    /// 8
+    CommitAck(Signed<CommitAck>),
+    /// 9: the certificate, and the chain before it for a destination that lost its stage.
+    Release {
+        /// The certificate.
+        certificate: Signed<Custody>,
+        /// The chain before it, from the last record that the destination took part in.
+        chain: Vec<Signed<Custody>>,
+    },
+    /// 10
+    Activated(Signed<Activated>),
+    /// 11: the source withdraws; the destination discards.
+    Abort {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The reason.
+        refusal: Refusal,
+    },
+    /// 12: "where does it stand with you?"
+    Status {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The session.
+        session: SessionId,
+    },
+    /// 13
+    StatusAnswer {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The session.
+        session: SessionId,
+        /// The answer.
+        status: HandoffStatus,
+    },
+    /// 14: "has it been released to me?" Answered with a `Release`, or an `Abort` when it never will be.
+    ReleaseQuery {
+        /// The attempt.
+        handoff: HandoffId,
+        /// The session.
+        session: SessionId,
+    },
+    /// 15: "please hand this session to me."
+    Take {
+        /// Chosen by the asker; the answer names it.
+        request: u64,
+        /// The session.
+        session: SessionId,
+        /// Wait for the turn to end.
+        wait: bool,
+        /// Carry even where the asker lacks the agent.
+        carry_only: bool,
+    },
+    /// 16: the offer that follows, or why there is none.
+    TakeAnswer {
+        /// The question.
+        request: u64,
+        /// The attempt that begins, or the reason.
+        answer: Result<HandoffId, (Refusal, String)>,
+    },
+    /// 17
+    SessionsQuery,
+    /// 18: at most [`limits::LISTED_SESSIONS`].
+    Sessions(Vec<ListedSession>),
+    /// 19: the destination lost its stage after the release and fetches again: a fresh accept for the same attempt.
+    Refetch(Signed<Accept>),
+}
+
+impl PeerMessage {
+    /// The frame's `kind`: the position of the variant.
+    pub fn kind(&self) -> u16 {
+        match self {
+            Self::Hello(_) => 0,
+            Self::Members(_) => 1,
+            Self::Offer { .. } => 2,
+            Self::Accept(_) => 3,
+            Self::Refuse { .. } => 4,
+            Self::Manifest(_) => 5,
+            Self::Need { .. } => 6,
+            Self::RoundComplete { .. } => 7,
+            Self::CommitAck(_) => 8,
+            Self::Release { .. } => 9,
+            Self::Activated(_) => 10,
+            Self::Abort { .. } => 11,
+            Self::Status { .. } => 12,
+            Self::StatusAnswer { .. } => 13,
+            Self::ReleaseQuery { .. } => 14,
+            Self::Take { .. } => 15,
+            Self::TakeAnswer { .. } => 16,
+            Self::SessionsQuery => 17,
+            Self::Sessions(_) => 18,
+            Self::Refetch(_) => 19,
+        }
+    }
+
+    /// Header and body.
+    ///
+    /// # Errors
+    /// [`DecodeError::TooLong`] when the body is over the limit of a frame; nothing is sent.
+    pub fn to_frame(&self) -> Result<Vec<u8>, DecodeError> {
+        let body = encode(self);
+        if body.len() > limits::FRAME_BODY_BYTES {
+            return Err(DecodeError::TooLong("PeerMessage"));
+        }
+        let header = Header { kind: self.kind(), length: body.len() as u32 };
+        let mut frame = header.to_bytes().to_vec();
+        frame.extend_from_slice(&body);
+        Ok(frame)
+    }
+
+    /// Reads a frame's body. `Ok(None)`: a kind from a newer version, to be skipped.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; the link is closed with `protocol`.
+    pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
+        if header.kind > 19 {
+            return Ok(None);
+        }
+        let message: Self = decode(body)?;
+        if message.kind() == header.kind { Ok(Some(message)) } else { Err(DecodeError::Malformed("PeerMessage")) }
+    }
+}

@@ -1,0 +1,159 @@
+//! Relative paths inside a payload. A path that parses cannot leave its root.
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{COMPONENT_BYTES, PATH_BYTES, PATH_DEPTH};
+
+/// A relative path of plain components, as bytes: file systems know bytes, not text. Shape: 1 to
+/// [`PATH_DEPTH`] components of 1 to [`COMPONENT_BYTES`] bytes, none `.`, `..` or a spelling of `.git`, joined by
+/// `/`. Source: SPEC T-4.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+pub struct RelPath(Vec<u8>);
+
+/// Why a path was refused. The payload that names it is refused as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Empty, absolute, or with an empty component.
+    #[error("empty or absolute path: {0}")]
+    NotRelative(String),
+    /// A component `.` or `..`.
+    #[error("path leaves its place: {0}")]
+    Dots(String),
+    /// A component that some file system reads as `.git`.
+    #[error("path enters a git directory: {0}")]
+    GitDirectory(String),
+    /// Longer or deeper than the limits, or with a NUL byte.
+    #[error("path too long, too deep or with a NUL byte: {0}")]
+    Limits(String),
+}
+
+impl RelPath {
+    /// Parses.
+    ///
+    /// # Errors
+    /// [`PathError`], with the path escaped for a terminal.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
+        let shown = || escape(&bytes[..bytes.len().min(200)]);
+        if bytes.len() > PATH_BYTES || bytes.contains(&0) {
+            return Err(PathError::Limits(shown()));
+        }
+        let mut depth = 0;
+        for component in bytes.split(|b| *b == b'/') {
+            depth += 1;
+            match component {
+                b"" => return Err(PathError::NotRelative(shown())),
+                b"." | b".." => return Err(PathError::Dots(shown())),
+                _ if component.len() > COMPONENT_BYTES || depth > PATH_DEPTH => return Err(PathError::Limits(shown())),
+                _ if folds_to_git(component) => return Err(PathError::GitDirectory(shown())),
+                _ => {}
+            }
+        }
+        Ok(Self(bytes.to_vec()))
+    }
+
+    /// The bytes, components joined by `/`.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The components.
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|b| *b == b'/')
+    }
+
+    /// The path for a terminal: what is not plain text is escaped.
+    pub fn shown(&self) -> String {
+        escape(&self.0)
+    }
+}
+
+impl core::fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl TryFrom<Vec<u8>> for RelPath {
+    type Error = PathError;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, PathError> {
+        Self::parse(&bytes)
+    }
+}
+
+impl From<RelPath> for Vec<u8> {
+    fn from(path: RelPath) -> Self {
+        path.0
+    }
+}
+
+/// Makes bytes safe to print: control, format and bidirectional characters and bytes that are not UTF-8 are
+/// escaped, everything else is kept.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for piece in bytes.utf8_chunks() {
+        piece.valid().chars().for_each(|c| push_escaped(&mut shown, c));
+        piece.invalid().iter().for_each(|b| shown.push_str(&format!("\\x{b:02x}")));
+    }
+    shown
+}
+
+fn push_escaped(shown: &mut String, c: char) {
+    if c.is_control() || is_invisible(c) || c == '\\' {
+        shown.extend(c.escape_default());
+    } else {
+        shown.push(c);
+    }
+}
+
+/// Bidirectional controls, zero-width characters, soft hyphen, variation selectors, tags: they change what a person reads.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// `.git` in any case, with HFS+ ignorable characters, trailing dots, spaces or an NTFS stream; `git~1`.
+fn folds_to_git(component: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(component);
+    let plain: String = text.chars().filter(|c| !is_invisible(*c)).collect::<String>().to_lowercase();
+    let head = plain.split(':').next().unwrap_or("");
+    let head = head.trim_end_matches(['.', ' ']);
+    head == ".git" || head == "git~1"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_that_leaves_its_root_is_refused() {
+        for bad in ["", "/etc", "a//b", "a/", "..", "a/../b", "./a", "a\0b"] {
+            assert!(RelPath::parse(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn spelling_of_git_directory_is_refused() {
+        for bad in [".git", ".GIT/config", "a/.Git", ".g\u{200c}it", "git~1", ".git. .", ".git::$INDEX_ALLOCATION/x"] {
+            assert!(matches!(RelPath::parse(bad.as_bytes()), Err(PathError::GitDirectory(_))), "{bad:?}");
+        }
+        for good in [".gitignore", ".github/x", "git", "digit~1", "a.git"] {
+            assert!(RelPath::parse(good.as_bytes()).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn legal_names_survive_as_bytes() {
+        for good in [&b"a b"[..], b"-x", b" lead", b"new\nline", b"\xff\xfe", b"back\\slash", "e\u{301}".as_bytes()] {
+            assert_eq!(RelPath::parse(good).unwrap().as_bytes(), good);
+        }
+    }
+
+    #[test]
+    fn terminal_never_sees_control_or_bidi() {
+        assert_eq!(escape("a\u{1b}[2Jb\u{202e}c\n".as_bytes()), "a\\u{1b}[2Jb\\u{202e}c\\n");
+        assert_eq!(escape(b"\xff"), "\\xff");
+    }
+}

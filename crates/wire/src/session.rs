@@ -1,0 +1,141 @@
+//! A session as people and devices name it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::SessionId;
+
+/// The program whose session it is. Numbers: `proto/NUMBERS.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentKind {
+    /// 0: a plain directory that a person named as a session.
+    Files,
+    /// 1: Codex CLI.
+    Codex,
+    /// 2: Claude Code.
+    ClaudeCode,
+    /// 3: OpenCode.
+    OpenCode,
+}
+
+impl AgentKind {
+    /// Every kind, in the order of its number.
+    pub const ALL: [Self; 4] = [Self::Files, Self::Codex, Self::ClaudeCode, Self::OpenCode];
+
+    /// The name in commands and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Codex => "codex",
+            Self::ClaudeCode => "claude-code",
+            Self::OpenCode => "opencode",
+        }
+    }
+}
+
+/// The id that the agent itself gave the session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NativeId(String);
+
+impl NativeId {
+    /// Accepts what every agent uses: 1 to 128 of `A-Z a-z 0-9 _ -`, not beginning with `-`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = (1..=128).contains(&text.len()) && !text.starts_with('-');
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        (fits && plain).then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl core::fmt::Display for NativeId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An agent and its own id for the session: what [`SessionId`] is derived from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionKey {
+    /// The agent.
+    pub agent: AgentKind,
+    /// The agent's id.
+    pub native: NativeId,
+}
+
+impl SessionKey {
+    /// The id of the session on every device.
+    pub fn id(&self) -> SessionId {
+        let mut hasher = blake3::Hasher::new_derive_key("cede/1 session id");
+        hasher.update(self.agent.name().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(self.native.as_str().as_bytes());
+        let mut id = [0; 16];
+        hasher.finalize_xof().fill(&mut id);
+        SessionId::new(id)
+    }
+}
+
+/// What the agent is doing with the session, and how we know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Activity {
+    /// 0: no process has it open and the last turn ended.
+    Idle {
+        /// The evidence, for people: "no writer lock, last turn complete".
+        evidence: String,
+    },
+    /// 1: a process has it open and waits for input.
+    Open {
+        /// The process.
+        pid: u32,
+        /// The evidence.
+        evidence: String,
+    },
+    /// 2: a model or tool call is in flight.
+    Busy {
+        /// The process, where it is known.
+        pid: Option<u32>,
+        /// The evidence.
+        evidence: String,
+    },
+    /// 3: the last turn was cut off (a crash); a tool call may have had effects that nobody recorded.
+    Interrupted {
+        /// The evidence.
+        evidence: String,
+    },
+}
+
+/// A session as the adapter describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Agent and native id.
+    pub key: SessionKey,
+    /// First prompt or given name, at most 120 characters, control characters removed.
+    pub title: String,
+    /// The working directory, as text for people and for looking the session up; absolute.
+    pub directory: String,
+    /// Number of user turns.
+    pub turns: u64,
+    /// Bytes of the conversation on disk, closure included.
+    pub bytes: u64,
+    /// The agent's version that last wrote it.
+    pub version: String,
+    /// Last change, milliseconds since 1970.
+    pub updated_unix_ms: u64,
+    /// Busy or idle.
+    pub activity: Activity,
+}
+
+/// What a destination needs before the session can go on there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// The agent.
+    pub agent: AgentKind,
+    /// Oldest version of the agent that can go on with this session, as `major.minor.patch`; empty for none.
+    pub version: String,
+    /// The model provider that the session names, where it names one.
+    pub provider: Option<String>,
+}
