@@ -1,1 +1,526 @@
-//! The local control protocol.
+//! The local control protocol: one JSON line asks, JSON lines answer, the last one is `done` or `failed`.
+//!
+//! It is spoken on a Unix socket between `cede` and the daemon of the same person. Every type here is what
+//! `--json` prints, so a field is added, never renamed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::custody::FencingToken;
+use crate::handoff::InventoryItem;
+use crate::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId};
+use crate::member::Capability;
+use crate::record::PeerPolicy;
+use crate::refusal::Refusal;
+use crate::session::{Activity, AgentKind};
+
+/// Name and version of this protocol; the first field of every line.
+pub const SCHEMA: &str = "cede.control/1";
+
+/// A question to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What is asked.
+    #[serde(flatten)]
+    pub command: Command,
+}
+
+impl Request {
+    /// A request in this version.
+    pub fn new(command: Command) -> Self {
+        Self { schema: SCHEMA.to_owned(), command }
+    }
+}
+
+/// What the daemon is asked. Devices and sessions are given as people type them: a name, a unique prefix of an id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// One screen.
+    Status,
+    /// The sessions of this device, and of the peers that answer in time.
+    Sessions {
+        /// Ask the peers too.
+        peers: bool,
+    },
+    /// The devices of the mesh.
+    Devices,
+    /// Checks of this device, each with its cure.
+    Doctor,
+    /// Arms pairing on the trusted device. The reply stream lasts until it ends: words, request, result.
+    Pair,
+    /// Joins the mesh of the device that shows these words. The reply stream lasts until it ends.
+    PairWith {
+        /// The words.
+        words: String,
+        /// `host:port` of the trusted device; none searches the local network.
+        address: Option<String>,
+        /// The name this device proposes for itself.
+        name: Option<String>,
+    },
+    /// The trusted operator's answer to the device that knew the words.
+    PairConfirm {
+        /// Whether the comparison strings are the same and the device is welcome.
+        accept: bool,
+    },
+    /// Removes a device from the mesh, at once.
+    Revoke {
+        /// The device.
+        device: String,
+    },
+    /// Shows or sets what this device answers when that peer asks.
+    Policy {
+        /// The device.
+        device: String,
+        /// The new answer; none shows the present one.
+        policy: Option<PeerPolicy>,
+    },
+    /// Tells where a device can be reached.
+    Address {
+        /// The device.
+        device: String,
+        /// `host:port`.
+        address: String,
+    },
+    /// Hands a session over. The reply stream lasts until the move ends.
+    To(MoveRequest),
+    /// Asks the owner to hand a session over to this device. The reply stream lasts until the move ends.
+    Take {
+        /// The session.
+        session: String,
+        /// Wait for the turn to end.
+        wait: bool,
+        /// Carry even where the agent is missing here.
+        carry_only: bool,
+    },
+    /// Withdraws a move that is not yet decided.
+    Cancel {
+        /// The attempt, as a prefix of its id, or the session.
+        handoff: String,
+    },
+    /// The questions that wait for the operator.
+    Approvals,
+    /// Answers a question.
+    Decide {
+        /// The question, as a prefix of its id.
+        approval: String,
+        /// Only `true` is a yes.
+        yes: bool,
+    },
+    /// Names a plain directory as a session.
+    Adopt {
+        /// The directory, absolute.
+        directory: String,
+    },
+    /// Stops the daemon when no move is between its decision and its end.
+    Stop,
+}
+
+/// A move, as a person asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MoveRequest {
+    /// To which device.
+    pub device: String,
+    /// Which session; none means the one session of `directory`.
+    pub session: Option<String>,
+    /// Where the person stands, absolute.
+    pub directory: String,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Wait for a turn in flight to end.
+    pub wait: bool,
+    /// Ignored files that travel, as globs.
+    pub include_ignored: Vec<String>,
+    /// Untracked files that stay, as globs.
+    pub exclude: Vec<String>,
+    /// Carry even where the destination lacks the agent.
+    pub carry_only: bool,
+    /// The person said yes to much untracked data.
+    pub confirm_large: bool,
+    /// The person said yes to files that look like secrets.
+    pub confirm_secrets: bool,
+}
+
+/// One line of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The content.
+    #[serde(flatten)]
+    pub body: ReplyBody,
+}
+
+impl Reply {
+    /// A reply in this version.
+    pub fn new(body: ReplyBody) -> Self {
+        Self { schema: SCHEMA.to_owned(), body }
+    }
+}
+
+/// What a line of an answer holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub enum ReplyBody {
+    /// A move goes on.
+    Progress(Progress),
+    /// What the move would be, before anything moves.
+    Planned(Plan),
+    /// A pairing goes on.
+    Pairing(PairingEvent),
+    /// The last line: it worked.
+    Done(Answer),
+    /// The last line: it did not.
+    Failed(Failure),
+}
+
+/// The phases people see, with the true words. Source: SPEC H-12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Looking at what is to move.
+    Preparing,
+    /// Waiting for a turn to end.
+    Waiting,
+    /// Offered; the destination has not answered.
+    Offered,
+    /// Chunks travel.
+    Transferring,
+    /// Everything is durable at the destination; the source is still in charge.
+    Staged,
+    /// The decision is durable at the source; waiting for the destination to act.
+    Released,
+    /// The destination acts.
+    Committed,
+    /// Given up; the source is in charge.
+    Abandoned,
+}
+
+/// Where a move stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The attempt, once there is one.
+    pub handoff: Option<HandoffId>,
+    /// The session.
+    pub session: SessionId,
+    /// The phase.
+    pub phase: Phase,
+    /// Round of the transfer.
+    pub round: u32,
+    /// Content bytes that have travelled in this round.
+    pub bytes: u64,
+    /// Content bytes that must travel in this round.
+    pub total_bytes: u64,
+    /// Who is in charge at this moment: its name, or "nobody yet" between release and activation.
+    pub in_charge: String,
+    /// Milliseconds since the move began.
+    pub at_ms: u64,
+    /// Anything else a person would want to know, often empty.
+    pub note: String,
+}
+
+/// What would move: shown before it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The session.
+    pub session: SessionSummary,
+    /// To which device.
+    pub device: String,
+    /// What travels, what is rebuilt, what stays, what never travels.
+    pub inventory: Vec<InventoryItem>,
+    /// Content bytes if the destination has nothing of it.
+    pub bytes: u64,
+    /// Number of files.
+    pub files: u64,
+    /// Files that look like secrets and would travel.
+    pub secret_looking: Vec<String>,
+    /// Executable files that would travel.
+    pub executables: Vec<String>,
+    /// Files that tools run unasked.
+    pub configuration_as_code: Vec<String>,
+    /// Untracked bytes; above 100 MB they need a yes.
+    pub untracked_bytes: u64,
+    /// What must be said yes to before it can move: flags to add.
+    pub needs: Vec<String>,
+}
+
+/// A session in lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSummary {
+    /// Its id on every device.
+    pub id: SessionId,
+    /// The agent.
+    pub agent: AgentKind,
+    /// The agent's own id.
+    pub native: String,
+    /// Its title.
+    pub title: String,
+    /// Its directory on the device that lists it.
+    pub directory: String,
+    /// Number of user turns.
+    pub turns: u64,
+    /// Bytes of the conversation.
+    pub bytes: u64,
+    /// The agent's version.
+    pub version: String,
+    /// Last change, milliseconds since 1970.
+    pub updated_unix_ms: u64,
+    /// Busy or idle; none for a session that is not here.
+    pub activity: Option<Activity>,
+    /// Name of the owner.
+    pub owner: String,
+    /// Whether this device is the owner.
+    pub here: bool,
+    /// The fencing token.
+    pub token: FencingToken,
+    /// The state in words: "in charge here", "moved to server", "released, waiting for server", "arriving".
+    pub state: String,
+    /// What to type to go on with it here, empty where it is not in charge.
+    pub resume: String,
+}
+
+/// A device in lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSummary {
+    /// Its id.
+    pub id: DeviceId,
+    /// Its name.
+    pub name: String,
+    /// Whether it is this one.
+    pub this: bool,
+    /// Whether it signs the membership log.
+    pub administrator: bool,
+    /// Whether a link is up.
+    pub connected: bool,
+    /// Where it was last reached.
+    pub address: Option<String>,
+    /// What it may ask for.
+    pub capabilities: Vec<Capability>,
+    /// What this device answers to it.
+    pub policy: PeerPolicy,
+}
+
+/// A move in lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveSummary {
+    /// The attempt.
+    pub handoff: HandoffId,
+    /// The session's title.
+    pub title: String,
+    /// From which device.
+    pub from: String,
+    /// To which device.
+    pub to: String,
+    /// Where it stands.
+    pub progress: Progress,
+}
+
+/// A question that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalSummary {
+    /// The question.
+    pub id: ApprovalId,
+    /// Who asks.
+    pub device: String,
+    /// What: `receive` (a session would come here) or `give` (a session would leave).
+    pub kind: String,
+    /// The session's title.
+    pub title: String,
+    /// The agent.
+    pub agent: AgentKind,
+    /// Where it would lie here.
+    pub directory: String,
+    /// What travels, what is rebuilt, what stays, what never travels.
+    pub inventory: Vec<InventoryItem>,
+    /// Executable files.
+    pub executables: Vec<String>,
+    /// Files and directories whose names begin with a dot.
+    pub dotfiles: Vec<String>,
+    /// Files that tools run unasked.
+    pub configuration_as_code: Vec<String>,
+    /// Most bytes.
+    pub limit_bytes: u64,
+    /// Seconds until it counts as a no.
+    pub expires_in_s: u64,
+}
+
+/// One screen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// This device.
+    pub device: DeviceSummary,
+    /// Version of the program.
+    pub software: String,
+    /// The mesh, once there is one.
+    pub mesh: Option<MeshId>,
+    /// Where peers reach this device.
+    pub listening: String,
+    /// True: the journal is damaged, nothing acts.
+    pub read_only: bool,
+    /// The peers.
+    pub peers: Vec<DeviceSummary>,
+    /// Sessions that are here or were.
+    pub sessions: Vec<SessionSummary>,
+    /// Moves under way.
+    pub moves: Vec<MoveSummary>,
+    /// Questions that wait.
+    pub approvals: Vec<ApprovalSummary>,
+    /// The next useful command.
+    pub next: String,
+}
+
+/// How a move ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveReport {
+    /// The attempt.
+    pub handoff: HandoffId,
+    /// The session.
+    pub session: SessionId,
+    /// Where it is now: the device's name.
+    pub now_at: String,
+    /// Its directory there, where it is known.
+    pub directory: String,
+    /// The token now.
+    pub token: FencingToken,
+    /// Content bytes that travelled.
+    pub bytes_sent: u64,
+    /// Content bytes that were there already.
+    pub bytes_present: u64,
+    /// Milliseconds in all.
+    pub took_ms: u64,
+    /// Milliseconds from the freeze to the new owner's word.
+    pub pause_ms: u64,
+    /// What to type there to go on.
+    pub resume: String,
+    /// Each phase with its moment.
+    pub timeline: Vec<Progress>,
+    /// What a person should know: a new directory because the old one differed, a branch that was kept.
+    pub notes: Vec<String>,
+}
+
+/// A step of a pairing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "kebab-case")]
+pub enum PairingEvent {
+    /// Show these on the trusted device.
+    Words {
+        /// The words.
+        words: String,
+        /// The line to paste on the new device.
+        command: String,
+        /// Seconds until they expire.
+        expires_in_s: u64,
+    },
+    /// A device knew the words: compare and confirm.
+    Compare {
+        /// The string that both devices show.
+        comparison: String,
+        /// The name that the other device claims.
+        name: String,
+        /// Whether the answer is given here.
+        confirm_here: bool,
+    },
+}
+
+/// One check of `cede doctor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was looked at.
+    pub what: String,
+    /// `ok`, `warn` or `fail`.
+    pub result: String,
+    /// What was found.
+    pub found: String,
+    /// What to type, empty for nothing.
+    pub cure: String,
+}
+
+/// The result of a command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// One screen.
+    Status(Box<StatusReport>),
+    /// Sessions.
+    Sessions {
+        /// The sessions.
+        sessions: Vec<SessionSummary>,
+        /// Peers that did not answer in time, or adapters that could not look.
+        silent: Vec<String>,
+    },
+    /// Devices.
+    Devices {
+        /// The devices.
+        devices: Vec<DeviceSummary>,
+    },
+    /// Checks.
+    Doctor {
+        /// The checks.
+        checks: Vec<Check>,
+    },
+    /// A pairing succeeded.
+    Paired {
+        /// The other device.
+        device: DeviceSummary,
+        /// The mesh.
+        mesh: MeshId,
+    },
+    /// A plan of `--dry-run`.
+    Plan(Box<Plan>),
+    /// A move ended with the session at its destination.
+    Moved(Box<MoveReport>),
+    /// Questions.
+    Approvals {
+        /// The questions.
+        approvals: Vec<ApprovalSummary>,
+    },
+    /// A directory is a session now.
+    Adopted(Box<SessionSummary>),
+    /// Done, in one sentence.
+    Said {
+        /// The sentence.
+        text: String,
+    },
+}
+
+/// Why a command failed: what happened, why, what to type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The exit code. Source: SPEC L-4.
+    pub exit: u8,
+    /// What happened.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to type, empty for nothing.
+    pub cure: String,
+    /// The refusal, where a peer or an operator refused.
+    pub refusal: Option<Refusal>,
+    /// Where the session is now, where one was meant.
+    pub now_at: Option<String>,
+}
+
+/// Exit codes of `cede`. Source: SPEC L-4.
+pub mod exit {
+    /// It worked.
+    pub const OK: u8 = 0;
+    /// It failed.
+    pub const FAILED: u8 = 1;
+    /// The command line is wrong.
+    pub const USAGE: u8 = 2;
+    /// No daemon runs.
+    pub const NO_DAEMON: u8 = 3;
+    /// A peer or an operator refused.
+    pub const REFUSED: u8 = 4;
+    /// Held or pending.
+    pub const PENDING: u8 = 5;
+    /// This device is not the owner.
+    pub const NOT_OWNER: u8 = 6;
+    /// No answer in time.
+    pub const TIMEOUT: u8 = 7;
+    /// No common protocol version.
+    pub const VERSION: u8 = 8;
+    /// Interrupted by the person.
+    pub const INTERRUPTED: u8 = 130;
+}
