@@ -1,0 +1,129 @@
+//! Writes that are on the disk when the function returns. The only place of the adapters that calls `fsync`.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::adapter::AgentError;
+
+/// Replaces a file by these bytes in one step.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), AgentError> {
+    replace(path, |file| file.write_all(bytes))
+}
+
+/// Replaces a file by a copy of another in one step. The copy is streamed.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<(), AgentError> {
+    let mut source = File::open(from).map_err(|error| world("open", from, &error))?;
+    replace(to, |file| io::copy(&mut source, file).map(|_| ()))
+}
+
+/// Replaces a file in one step by what `fill` writes.
+pub(super) fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), AgentError> {
+    let directory = parent(path)?;
+    ensure_directory(directory)?;
+    let temporary = beside(path, "cede-tmp");
+    let written = fill_new(&temporary, fill).map_err(|error| world("write", &temporary, &error));
+    let renamed = written.and_then(|()| rename(&temporary, path));
+    if renamed.is_err() {
+        // The error that led here is the one to report.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    renamed
+}
+
+fn fill_new(temporary: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
+    fill(&mut file)?;
+    file.sync_all()
+}
+
+/// Renames, over what is there.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), AgentError> {
+    std::fs::rename(from, to).map_err(|error| world("rename to", to, &error))?;
+    sync_parent(from)?;
+    sync_parent(to)
+}
+
+/// Gives a file a second name, so that a later rename over the first one loses nothing.
+pub(super) fn link(from: &Path, to: &Path) -> Result<(), AgentError> {
+    File::open(from).and_then(|file| file.sync_all()).map_err(|error| world("sync", from, &error))?;
+    std::fs::hard_link(from, to).map_err(|error| world("link to", to, &error))?;
+    sync_parent(to)
+}
+
+/// Removes a file; one that is not there is removed already.
+pub(super) fn remove(path: &Path) -> Result<(), AgentError> {
+    match std::fs::remove_file(path) {
+        Ok(()) => sync_parent(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(world("remove", path, &error)),
+    }
+}
+
+/// Makes a directory and those above it, readable by the owner only.
+pub(super) fn ensure_directory(path: &Path) -> Result<(), AgentError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| world("make", path, &error))?;
+    sync_parent(path)
+}
+
+/// The same directory, another name: hidden, and known as ours by its ending.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+/// True where both names lead to the same file.
+pub(super) fn same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    identity(a).is_some_and(|first| Some(first) == identity(b))
+}
+
+/// What was tried and what the system said.
+pub(super) fn world(doing: &str, path: &Path, error: &io::Error) -> AgentError {
+    AgentError::World { doing: format!("{doing} {}", path.display()), why: error.to_string() }
+}
+
+fn parent(path: &Path) -> Result<&Path, AgentError> {
+    let nowhere = || AgentError::World { doing: format!("write {}", path.display()), why: "it has no directory".into() };
+    path.parent().ok_or_else(nowhere)
+}
+
+fn sync_parent(path: &Path) -> Result<(), AgentError> {
+    let directory = parent(path)?;
+    let synced = File::open(directory).and_then(|file| file.sync_all());
+    synced.map_err(|error| world("sync", directory, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_write_leaves_the_old_bytes_and_no_temporary_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a");
+        write(&path, b"old").unwrap();
+        let failed = replace(&path, |_| Err(io::Error::other("disk full")));
+        assert!(matches!(failed, Err(AgentError::World { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_the_same_file() {
+        let place = tempfile::tempdir().unwrap();
+        let (a, b) = (place.path().join("a"), place.path().join("b"));
+        write(&a, b"x").unwrap();
+        link(&a, &b).unwrap();
+        assert!(same_file(&a, &b));
+        write(&a, b"x").unwrap();
+        assert!(!same_file(&a, &b));
+    }
+}

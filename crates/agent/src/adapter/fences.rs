@@ -1,0 +1,182 @@
+//! What the adapters remember of fences, and the step that puts one up: the real file gets a second name, then a
+//! tombstone takes its place in one rename. At every instant the path holds the session or the tombstone, never
+//! nothing and never a half.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use cede_wire::session::{AgentKind, NativeId};
+
+use crate::adapter::{AgentError, Tombstone, durable};
+
+/// The directory of one agent's fences.
+#[derive(Debug, Clone)]
+pub(super) struct Fences {
+    directory: PathBuf,
+}
+
+/// A fence as it is written down. It is written before the fence goes up and removed after it came down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Fence {
+    /// What a person reads.
+    pub(super) text: String,
+    /// The files that were set aside, by the path where the agent looks.
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// The ending of a file that was set aside; it lies beside its old place, so that both are on one file system.
+const ASIDE: &str = "cede-aside";
+
+impl Tombstone {
+    /// The sentence that a refused person reads.
+    pub fn text(&self) -> String {
+        format!("session {} moved to {}; to get it back, type: {}", self.session, self.owner, self.command)
+    }
+}
+
+impl Fences {
+    pub(super) fn new(state: &Path, agent: AgentKind) -> Self {
+        Self { directory: state.join("fences").join(agent.name()) }
+    }
+
+    /// Where the refusals lie as plain text, one file for each session.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The fence of a session, where one was begun.
+    pub(super) fn read(&self, native: &NativeId) -> Result<Option<Fence>, AgentError> {
+        let path = self.record(native);
+        match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| AgentError::Damaged {
+                what: format!("the fence record does not decode: {error}"),
+                file: path.display().to_string(),
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(durable::world("read", &path, &error)),
+        }
+    }
+
+    /// Writes the fence down, and its text beside it for programs that only know plain files.
+    pub(super) fn write(&self, native: &NativeId, fence: &Fence) -> Result<(), AgentError> {
+        let bytes = serde_json::to_vec(fence).map_err(|error| AgentError::World {
+            doing: "encode a fence".to_owned(),
+            why: error.to_string(),
+        })?;
+        durable::write(&self.record(native), &bytes)?;
+        durable::write(&self.directory.join(native.as_str()), format!("{}\n", fence.text).as_bytes())
+    }
+
+    /// Forgets the fence.
+    pub(super) fn forget(&self, native: &NativeId) -> Result<(), AgentError> {
+        if !self.directory.is_dir() {
+            return Ok(());
+        }
+        durable::remove(&self.directory.join(native.as_str()))?;
+        durable::remove(&self.record(native))
+    }
+
+    /// True where no session of this agent is fenced.
+    pub(super) fn is_empty(&self) -> bool {
+        std::fs::read_dir(&self.directory).map_or(true, |mut entries| {
+            !entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|ending| ending == "json")))
+        })
+    }
+
+    fn record(&self, native: &NativeId) -> PathBuf {
+        self.directory.join(format!("{native}.json"))
+    }
+}
+
+/// Where a file's real bytes lie while a tombstone stands in its place.
+pub(super) fn aside(path: &Path) -> PathBuf {
+    durable::beside(path, ASIDE)
+}
+
+/// The file that holds the session's real bytes: set aside, or in its place.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let aside = aside(path);
+    if aside.exists() { aside } else { path.to_owned() }
+}
+
+/// Puts a tombstone in the place of a file.
+pub(super) fn bury(path: &Path, tombstone: &[u8]) -> Result<(), AgentError> {
+    let aside = aside(path);
+    if !aside.exists() {
+        durable::link(path, &aside)?;
+    }
+    durable::write(path, tombstone)
+}
+
+/// Puts the real file back. What the tombstone gathered meanwhile is dropped; where `is_tombstone` says that
+/// something else stands there, that is kept beside and its name returned.
+pub(super) fn unbury(path: &Path, is_tombstone: impl Fn(&Path) -> bool) -> Result<Option<PathBuf>, AgentError> {
+    let aside = aside(path);
+    if !aside.exists() {
+        return Ok(None);
+    }
+    if durable::same_file(&aside, path) {
+        durable::remove(&aside)?;
+        return Ok(None);
+    }
+    let foreign = (path.exists() && !is_tombstone(path)).then(|| branch(path));
+    if let Some(branch) = &foreign {
+        durable::rename(path, branch)?;
+    }
+    durable::rename(&aside, path)?;
+    Ok(foreign)
+}
+
+/// A free name beside `path` for a conversation that is kept and no longer in charge.
+pub(super) fn branch(path: &Path) -> PathBuf {
+    let names = (1..=u32::MAX).map(|number| durable::beside(path, &format!("cede-branch-{number}")));
+    names.into_iter().find(|name| !name.exists()).unwrap_or_else(|| durable::beside(path, "cede-branch"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_tombstone(path: &Path) -> bool {
+        std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"tomb"))
+    }
+
+    #[test]
+    fn buried_file_comes_back_with_the_same_bytes() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("session.jsonl");
+        std::fs::write(&path, b"real").unwrap();
+        bury(&path, b"tomb one").unwrap();
+        bury(&path, b"tomb two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"tomb two");
+        assert_eq!(std::fs::read(real(&path)).unwrap(), b"real");
+        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(std::fs::read(&path).unwrap(), b"real");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn crash_between_the_two_names_is_undone() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("session.jsonl");
+        std::fs::write(&path, b"real").unwrap();
+        durable::link(&path, &aside(&path)).unwrap();
+        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(std::fs::read(&path).unwrap(), b"real");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_not_our_tombstone_is_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("session.jsonl");
+        std::fs::write(&path, b"real").unwrap();
+        bury(&path, b"tomb").unwrap();
+        std::fs::write(&path, b"somebody's work").unwrap();
+        let kept = unbury(&path, is_tombstone).unwrap().unwrap();
+        assert_eq!(std::fs::read(kept).unwrap(), b"somebody's work");
+        assert_eq!(std::fs::read(&path).unwrap(), b"real");
+    }
+}

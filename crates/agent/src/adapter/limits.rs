@@ -1,0 +1,36 @@
+//! Every bound of the adapters: name, value, reason.
+
+/// Longest command line shown of a left-over process: one terminal line.
+pub const COMMAND_CHARS: usize = 120;
+
+/// Longest title. Source: the session's description on the wire.
+pub const TITLE_CHARS: usize = 120;
+
+/// Most sessions that one discovery lists: what a listing on the wire holds.
+pub const SESSIONS: usize = cede_wire::limits::LISTED_SESSIONS;
+
+/// Most entries that one walk of a store looks at. Ten thousand sessions with side files fit; a store that
+/// someone filled by mistake does not stall the daemon.
+pub const STORE_ENTRIES: usize = 200_000;
+
+/// Deepest directory below a store's root.
+pub const STORE_DEPTH: usize = 8;
+
+/// How much of a line is kept to tell what record it is. Agents write the kind first; the rest of a line may be
+/// a gibibyte of tool output.
+pub const RECORD_HEAD_BYTES: usize = 64 << 10;
+
+/// How much of a record is kept where all of it is needed: a session's first record with its instructions.
+pub const RECORD_BYTES: usize = 4 << 20;
+
+/// Most bytes of a configuration file that is read.
+pub const CONFIG_BYTES: u64 = 4 << 20;
+
+/// Most fork ancestors and sub-agents of one session.
+pub const CLOSURE_FILES: usize = 4_096;
+
+/// Bytes of an agent's error output that are shown.
+pub const SAID_BYTES: usize = 400;
+
+/// How many scans of transcripts are kept in memory, so that listing again costs nothing.
+pub const CACHED_SCANS: usize = 4_096;

@@ -1,0 +1,1 @@
+//! Small recorded-like sessions of each agent.
