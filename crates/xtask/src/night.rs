@@ -1,0 +1,23 @@
+//! What takes hours. Today: `shake` on a fresh seed, and the advisories and licences of what we depend on.
+
+use crate::shake;
+use crate::shell::{self, Failure, Repository};
+
+/// Planned, not there yet.
+const NOT_YET: [&str; 4] = ["long simulation", "fuzzing", "mutants", "oldest toolchain and other systems"];
+
+pub(crate) fn run(repository: &Repository) -> Result<(), Failure> {
+    advisories(repository)?;
+    shake::run(repository, &[])?;
+    for what in NOT_YET {
+        println!("night: {what}: not there yet");
+    }
+    Ok(())
+}
+
+fn advisories(repository: &Repository) -> Result<(), Failure> {
+    if !shell::installed(repository, "cargo", &["deny", "--version"]) {
+        return shell::missing("deny", "cargo install --locked cargo-deny");
+    }
+    shell::step("deny", &mut repository.cargo(&["deny", "check", "--config", ".deny.toml"]))
+}
