@@ -11,5 +11,6 @@ pub mod chunk;
 pub mod device;
 pub mod exchange;
 pub mod limits;
+pub mod pake;
 pub mod stream;
 pub mod verify;

@@ -13,6 +13,3 @@ pub const SEGMENTS: u32 = u32::MAX;
 
 /// Longest signed value that is verified. A control frame holds none longer, so a longer one is not hashed.
 pub const SIGNED_BYTES: usize = cede_wire::limits::FRAME_BODY_BYTES;
-
-/// Protocol versions listed in a pairing transcript. One byte counts them.
-pub const PAIRING_VERSIONS: usize = 64;
