@@ -1,0 +1,66 @@
+//! Every bound of the working tree: name, value, reason.
+
+/// Bytes read at once while a file is cut: four chunks of the largest kind.
+pub const READ_BUFFER_BYTES: usize = 4 * cede_wire::limits::CHUNK_MAX_BYTES as usize;
+
+/// How often a file that changes while it is read is read again, before the capture is given up.
+pub const READ_ATTEMPTS: u32 = 3;
+
+/// Milliseconds that must lie between the last change of a file and its hashing before the hash is believed
+/// without reading again: a change within one tick of the file system's clock is not seen in its times.
+pub const RACY_MS: u64 = 2_000;
+
+/// Most bytes of a stored cache of file hashes: a million files of 250 bytes.
+pub const STAT_CACHE_BYTES: usize = 256 << 20;
+
+/// Threads that hash and write. Two cores are assumed; a third thread only waits for the disk.
+pub const TREE_THREADS: usize = 2;
+
+/// Most bytes of one answer of the git program, except packs: a million index lines of 250 bytes.
+pub const GIT_OUTPUT_BYTES: usize = 256 << 20;
+
+/// Longest run of one git command. A pack of a few GiB takes minutes; a hung file system takes for ever.
+pub const GIT_SECONDS: u64 = 1_800;
+
+/// Longest error text of the git program that is kept.
+pub const GIT_ERROR_BYTES: usize = 4 << 10;
+
+/// Most references, stashes, remotes and branch settings of a repository, each.
+pub const REFERENCES: usize = 100_000;
+/// See [`REFERENCES`]. A person does not keep more.
+pub const STASHES: usize = 1_000;
+/// See [`REFERENCES`].
+pub const REMOTES: usize = 256;
+
+/// Longest reference name, message or address that is carried, in bytes.
+pub const GIT_TEXT_BYTES: usize = 4_096;
+
+/// Most bytes of `info/exclude` that are carried.
+pub const EXCLUDE_BYTES: usize = 64 << 10;
+
+/// Most bytes of the encoded index or state of a repository.
+pub const GIT_STATE_BYTES: u64 = 256 << 20;
+
+/// Most packs that pile up over the rounds of a move, before one whole pack replaces them.
+pub const PACKS: usize = 16;
+
+/// Most globs in each list of a capture's options.
+pub const GLOBS: usize = 256;
+
+/// Most ignored files that are counted for the inventory; beyond it the count reads "at least".
+pub const IGNORED_COUNTED: u64 = 200_000;
+
+/// Most paths that an error or a comparison names.
+pub const PATHS_SHOWN: usize = 20;
+
+/// Most bytes of a `.gitattributes` file that is searched for filters.
+pub const ATTRIBUTES_BYTES: u64 = 1 << 20;
+
+/// Most names tried for a directory when the preferred one is taken.
+pub const FREE_NAMES: u32 = 1_000;
+
+/// Bytes that must remain free on the file system after a stage: journals and logs go on.
+pub const FREE_BYTES_LEFT: u64 = 64 << 20;
+
+/// Most commits that a source believes a destination to have.
+pub const HAVE_COMMITS: usize = 10_000;

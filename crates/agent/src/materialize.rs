@@ -1,0 +1,1 @@
+//! Writes below one directory and nowhere else: no link is followed, nothing is overwritten.
