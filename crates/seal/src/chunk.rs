@@ -160,3 +160,88 @@ fn take(buffer: &mut Vec<u8>, input: &mut &[u8], most: usize) {
     buffer.extend_from_slice(head);
     *input = rest;
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_chunks(
+            chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..400), 0..8),
+            sizes in proptest::collection::vec(1..300usize, 1..8),
+        ) {
+            let written: Vec<u8> = chunks.iter().flat_map(|chunk| frame(chunk)).collect();
+            let (mut reader, mut read, mut rest) = (ChunkReader::default(), Vec::new(), written.as_slice());
+            for size in sizes.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (piece, tail) = rest.split_at((*size).min(rest.len()));
+                reader.push(piece, |id, bytes| read.push((id, bytes))).unwrap();
+                rest = tail;
+            }
+            prop_assert_eq!(reader.finish(), Ok(()));
+            let expected: Vec<_> = chunks.into_iter().map(|bytes| (ChunkId::of(&bytes), bytes)).collect();
+            prop_assert_eq!(read, expected);
+        }
+    }
+
+    #[test]
+    fn longest_chunk_passes_and_a_longer_one_allocates_nothing() {
+        let longest = vec![7; CHUNK_MAX_BYTES as usize];
+        assert_eq!(read(&frame(&longest)), Ok(vec![longest]));
+        for length in [0, CHUNK_MAX_BYTES + 1, u32::MAX] {
+            let header = ChunkFrame { id: ChunkId::new([0; 32]), codec: CODEC_RAW, length };
+            let mut reader = ChunkReader::default();
+            let refused = reader.push(&header.to_bytes(), |_, _| ());
+            assert_eq!(refused, Err(ChunkError::Length(u64::from(length))));
+            assert_eq!(reader.bytes.capacity(), 0);
+        }
+        assert_eq!(ChunkFrame::raw(ChunkId::of(b""), b""), Err(ChunkError::Length(0)));
+    }
+
+    #[test]
+    fn bytes_under_another_id_are_refused_and_the_reader_is_dead() {
+        let mut bytes = frame(b"content");
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        let mut reader = ChunkReader::default();
+        let error = ChunkError::Mismatch(ChunkId::of(b"content"));
+        assert_eq!(reader.push(&bytes, |_, _| panic!("given")), Err(error));
+        assert_eq!(reader.push(&frame(b"more"), |_, _| panic!("given")), Err(ChunkError::Dead));
+        assert_eq!(reader.finish(), Err(ChunkError::Dead));
+    }
+
+    #[test]
+    fn codec_that_is_not_spoken_is_refused() {
+        for codec in 1..=u8::MAX {
+            let mut bytes = frame(b"x");
+            bytes[32] = codec;
+            assert_eq!(read(&bytes), Err(ChunkError::Codec(codec)));
+        }
+    }
+
+    #[test]
+    fn stream_that_ends_inside_a_frame_is_truncated() {
+        let whole = frame(b"content");
+        for end in 1..whole.len() {
+            assert_eq!(read(&whole[..end]), Err(ChunkError::Truncated), "{end}");
+        }
+        assert_eq!(read(&whole), Ok(vec![b"content".to_vec()]));
+    }
+
+    fn frame(bytes: &[u8]) -> Vec<u8> {
+        let header = ChunkFrame::raw(ChunkId::of(bytes), bytes).unwrap();
+        [&header.to_bytes()[..], bytes].concat()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Vec<u8>>, ChunkError> {
+        let (mut reader, mut found) = (ChunkReader::default(), Vec::new());
+        reader.push(bytes, |_, bytes| found.push(bytes))?;
+        reader.finish()?;
+        Ok(found)
+    }
+}

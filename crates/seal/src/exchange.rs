@@ -181,3 +181,127 @@ pub(crate) fn expand<const N: usize>(salt: &[u8], secret: &[u8], info: &[u8]) ->
 const DOMAIN: &[u8] = b"cede/1 handoff";
 const STREAM_DOMAIN: &[u8] = b"cede/1 stream";
 pub(crate) const SUITE: &[u8] = b"X25519 HKDF-SHA256 ChaCha20-Poly1305 STREAM-BE32";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_reach_the_same_keys() {
+        let (source, destination) = secrets();
+        let at_source = HandoffKeys::derive(&source, &destination.public(), &context()).unwrap();
+        let at_destination = HandoffKeys::derive(&destination, &source.public(), &context()).unwrap();
+        assert_eq!(at_source.secret, at_destination.secret);
+        assert_eq!(at_source.handoff(), context().handoff);
+    }
+
+    #[test]
+    fn every_field_of_the_context_changes_the_keys() {
+        let base = context();
+        let (source, destination) = secrets();
+        let derive = |context: &HandoffContext| HandoffKeys::derive(&source, &destination.public(), context);
+        let token = |generation, epoch| FencingToken { generation, epoch };
+        let others = [
+            HandoffContext { mesh: MeshId::new([9; 32]), ..base.clone() },
+            HandoffContext { session: SessionId::new([9; 16]), ..base.clone() },
+            HandoffContext { handoff: HandoffId::new([9; 16]), ..base.clone() },
+            HandoffContext { source: DeviceId::new([9; 32]), ..base.clone() },
+            HandoffContext { destination: DeviceId::new([9; 32]), ..base.clone() },
+            HandoffContext { source: base.destination, destination: base.source, ..base.clone() },
+            HandoffContext { token: token(1, 0), ..base.clone() },
+            HandoffContext { token: token(0, 1), ..base.clone() },
+            HandoffContext {
+                source_exchange_key: base.destination_exchange_key,
+                destination_exchange_key: base.source_exchange_key,
+                ..base.clone()
+            },
+        ];
+        let mut secrets = vec![derive(&base).unwrap().secret];
+        for other in others {
+            let secret = derive(&other).unwrap().secret;
+            assert!(!secrets.contains(&secret), "{other:?}");
+            secrets.push(secret);
+        }
+    }
+
+    #[test]
+    fn keys_that_the_context_does_not_name_are_refused() {
+        let (source, destination) = secrets();
+        let stranger = ExchangeSecret::from_random([3; 32]);
+        let derive = |secret, peer: &ExchangeSecret| HandoffKeys::derive(secret, &peer.public(), &context()).map(|_| ());
+        assert_eq!(derive(&source, &stranger), Err(ExchangeError::ForeignKeys));
+        assert_eq!(derive(&stranger, &destination), Err(ExchangeError::ForeignKeys));
+        assert_eq!(derive(&source, &source), Err(ExchangeError::ForeignKeys), "reflected key");
+    }
+
+    #[test]
+    fn key_of_low_order_is_refused() {
+        let (source, _) = secrets();
+        for low in LOW_ORDER {
+            let mut context = context();
+            context.destination_exchange_key = *low.parse::<DeviceId>().unwrap().as_bytes();
+            let peer = context.destination_exchange_key;
+            assert_eq!(HandoffKeys::derive(&source, &peer, &context).map(|_| ()), Err(ExchangeError::LowOrder), "{low}");
+        }
+    }
+
+    #[test]
+    fn exchange_is_that_of_rfc_7748() {
+        let alice = ExchangeSecret::from_random(hex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"));
+        let bob = ExchangeSecret::from_random(hex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"));
+        assert_eq!(alice.public(), hex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"));
+        assert_eq!(bob.public(), hex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"));
+        let shared = alice.0.diffie_hellman(&PublicKey::from(bob.public()));
+        assert_eq!(*shared.as_bytes(), hex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"));
+    }
+
+    #[test]
+    fn expansion_is_that_of_rfc_5869() {
+        let salt: Vec<u8> = (0..=12).collect();
+        let info: Vec<u8> = (0xf0..=0xf9).collect();
+        let output = expand::<42>(&salt, &[0x0b; 22], &info);
+        assert_eq!(output[..32], hex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"));
+        assert_eq!(output[32..], [0x34, 0x00, 0x72, 0x08, 0xd5, 0xb8, 0x87, 0x18, 0x58, 0x65]);
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let (source, destination) = secrets();
+        let keys = HandoffKeys::derive(&source, &destination.public(), &context()).unwrap();
+        let stream = keys.stream(3);
+        insta::assert_snapshot!(format!("{source:?}"), @"ExchangeSecret(..)");
+        insta::assert_snapshot!(format!("{keys:?}"), @"HandoffKeys { handoff: HandoffId(03030303), .. }");
+        insta::assert_snapshot!(format!("{stream:?}"), @"StreamKeys { handoff: HandoffId(03030303), number: 3, .. }");
+    }
+
+    /// Points whose multiples are known to everybody. Source: RFC 7748, 7; the list is that of cr.yp.to/ecdh.html.
+    const LOW_ORDER: [&str; 5] = [
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    ];
+
+    fn hex(text: &str) -> [u8; 32] {
+        *text.parse::<DeviceId>().unwrap().as_bytes()
+    }
+
+    fn secrets() -> (ExchangeSecret, ExchangeSecret) {
+        (ExchangeSecret::from_random([1; 32]), ExchangeSecret::from_random([2; 32]))
+    }
+
+    fn context() -> HandoffContext {
+        let (source, destination) = secrets();
+        HandoffContext {
+            mesh: MeshId::new([1; 32]),
+            session: SessionId::new([2; 16]),
+            handoff: HandoffId::new([3; 16]),
+            source: DeviceId::new([4; 32]),
+            destination: DeviceId::new([5; 32]),
+            token: FencingToken::FIRST,
+            source_exchange_key: source.public(),
+            destination_exchange_key: destination.public(),
+        }
+    }
+}

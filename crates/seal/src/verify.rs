@@ -88,3 +88,160 @@ pub fn verify<T: Signable>(signed: &Signed<T>) -> Result<Verified<T>, VerifyErro
     }
     Ok(Verified { value, signed: Signed::from_parts(signed.bytes().to_vec(), *signed.key(), *signed.signature()) })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Deserializer, Serialize};
+
+    use super::*;
+    use crate::device::LocalDevice;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Note {
+        by: DeviceId,
+        count: u32,
+    }
+
+    impl Signable for Note {
+        const DOMAIN: &'static str = "cede/1 test note";
+
+        fn signer(&self) -> DeviceId {
+            self.by
+        }
+    }
+
+    #[test]
+    fn signed_value_verifies_and_keeps_its_bytes() {
+        let signed = signed();
+        let verified = verify(&signed).unwrap();
+        assert_eq!(verified.count, 5);
+        assert_eq!(verified.signed(), &signed);
+        assert_eq!(verified.key(), &device().key());
+        assert_eq!(verified.into_parts(), (Note { by: device().device(), count: 5 }, signed));
+    }
+
+    #[test]
+    fn every_changed_bit_is_refused() {
+        let signed = signed();
+        for bit in 0..signed.bytes().len() * 8 {
+            let mut bytes = signed.bytes().to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let changed = Signed::<Note>::from_parts(bytes, *signed.key(), *signed.signature());
+            assert_eq!(verify(&changed), Err(VerifyError::Signature));
+        }
+        for bit in 0..512 {
+            let mut signature = *signed.signature();
+            signature[bit / 8] ^= 1 << (bit % 8);
+            let changed = Signed::<Note>::from_parts(signed.bytes().to_vec(), *signed.key(), signature);
+            assert_eq!(verify(&changed), Err(VerifyError::Signature));
+        }
+    }
+
+    #[test]
+    fn signature_of_another_type_is_refused() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Order(Note);
+        impl Signable for Order {
+            const DOMAIN: &'static str = "cede/1 test order";
+            fn signer(&self) -> DeviceId {
+                self.0.by
+            }
+        }
+        let note = signed();
+        let order = Signed::<Order>::from_parts(note.bytes().to_vec(), *note.key(), *note.signature());
+        assert_eq!(verify(&order), Err(VerifyError::Signature));
+    }
+
+    #[test]
+    fn value_that_names_another_device_is_refused() {
+        let other = DeviceId::new([9; 32]);
+        let signed = sign_bytes(&cede_wire::canonical::encode(&Note { by: other, count: 5 }));
+        let by = device().device();
+        assert_eq!(verify(&signed), Err(VerifyError::WrongSigner { named: other, by }));
+    }
+
+    #[test]
+    fn other_encoding_of_the_value_is_refused() {
+        let mut bytes = signed().bytes().to_vec();
+        assert_eq!(bytes.pop(), Some(5));
+        bytes.extend_from_slice(&[0x85, 0]);
+        let error = VerifyError::Decode(DecodeError::NotCanonical("Note"));
+        assert_eq!(verify(&sign_bytes(&bytes)), Err(error));
+        bytes.push(0);
+        assert!(matches!(verify(&sign_bytes(&bytes)), Err(VerifyError::Decode(_))), "bytes after the value");
+    }
+
+    #[test]
+    fn key_under_which_anything_verifies_is_refused() {
+        let mut identity = [0; 32];
+        identity[0] = 1;
+        let mut signature = [0; 64];
+        signature[0] = 1;
+        let forged = Signed::<Note>::from_parts(signed().bytes().to_vec(), DeviceKey::new(identity), signature);
+        assert_eq!(verify(&forged), Err(VerifyError::Key));
+        let mut no_point = [0; 32];
+        no_point[0] = 2;
+        let forged = Signed::<Note>::from_parts(signed().bytes().to_vec(), DeviceKey::new(no_point), signature);
+        assert_eq!(verify(&forged), Err(VerifyError::Key));
+    }
+
+    #[test]
+    fn signature_with_a_second_spelling_is_refused() {
+        // S + L: the same scalar, written with the group's order added.
+        const ORDER: [u8; 32] = [
+            0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
+        ];
+        let signed = signed();
+        let mut signature = *signed.signature();
+        let mut carry = 0;
+        for (digit, add) in signature[32..].iter_mut().zip(ORDER) {
+            let sum = u16::from(*digit) + u16::from(add) + carry;
+            *digit = sum as u8;
+            carry = sum >> 8;
+        }
+        let other = Signed::<Note>::from_parts(signed.bytes().to_vec(), *signed.key(), signature);
+        assert_eq!(verify(&other), Err(VerifyError::Signature));
+    }
+
+    #[test]
+    fn nothing_is_parsed_before_the_signature_holds() {
+        #[derive(Debug, PartialEq, Serialize)]
+        struct Trap;
+        impl<'de> Deserialize<'de> for Trap {
+            fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                panic!("parsed")
+            }
+        }
+        impl Signable for Trap {
+            const DOMAIN: &'static str = "cede/1 test trap";
+            fn signer(&self) -> DeviceId {
+                device().device()
+            }
+        }
+        let note = signed();
+        let trap = Signed::<Trap>::from_parts(note.bytes().to_vec(), *note.key(), *note.signature());
+        assert_eq!(verify(&trap), Err(VerifyError::Signature));
+    }
+
+    #[test]
+    fn bytes_over_the_limit_are_not_looked_at() {
+        let note = signed();
+        let long = Signed::<Note>::from_parts(vec![0; SIGNED_BYTES + 1], *note.key(), *note.signature());
+        assert_eq!(verify(&long), Err(VerifyError::TooLong(SIGNED_BYTES + 1)));
+    }
+
+    fn device() -> LocalDevice {
+        LocalDevice::from_secret(&[7; 32])
+    }
+
+    fn signed() -> Signed<Note> {
+        device().sign(&Note { by: device().device(), count: 5 }).unwrap()
+    }
+
+    fn sign_bytes(bytes: &[u8]) -> Signed<Note> {
+        use ed25519_dalek::{Signer, SigningKey};
+        let signature = SigningKey::from_bytes(&[7; 32]).sign(&covered(Note::DOMAIN, bytes)).to_bytes();
+        Signed::from_parts(bytes.to_vec(), device().key(), signature)
+    }
+}

@@ -239,3 +239,18 @@ fn pieces<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     }
     found
 }
+
+#[test]
+fn cipher_is_that_of_rfc_8439() {
+    use aead::{AeadInOut, KeyInit};
+    let key: [u8; 32] = core::array::from_fn(|at| 0x80 + at as u8);
+    let nonce = [7, 0, 0, 0, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47];
+    let associated = [0x50, 0x51, 0x52, 0x53, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7];
+    let mut text = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, \
+        sunscreen would be it."
+        .to_vec();
+    ChaCha20Poly1305::new(&key.into()).encrypt_in_place(&nonce.into(), &associated, &mut text).unwrap();
+    assert_eq!(text[..8], [0xd3, 0x1a, 0x8d, 0x34, 0x64, 0x8e, 0x60, 0xdb]);
+    let tag = [0x1a, 0xe1, 0x0b, 0x59, 0x4f, 0x09, 0xe2, 0x6a, 0x7e, 0x90, 0x2e, 0xcb, 0xd0, 0x60, 0x06, 0x91];
+    assert_eq!(text[114..], tag);
+}
