@@ -32,11 +32,7 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let name = short_name::<T>();
     let value: T = postcard::from_bytes(bytes).map_err(|_| DecodeError::Malformed(name))?;
-    if encode(&value) == bytes {
-        Ok(value)
-    } else {
-        Err(DecodeError::NotCanonical(name))
-    }
+    if encode(&value) == bytes { Ok(value) } else { Err(DecodeError::NotCanonical(name)) }
 }
 
 fn short_name<T>() -> &'static str {

@@ -204,9 +204,7 @@ fn sound(body: &Body) -> bool {
             fits && sum == *size && *mode <= 0o777 && mtime.nanos < 1_000_000_000
         }
         Body::GitBlob { mode, mtime, .. } => *mode <= 0o777 && mtime.nanos < 1_000_000_000,
-        Body::Symlink { target } => {
-            (1..=crate::limits::PATH_BYTES).contains(&target.len()) && !target.contains(&0)
-        }
+        Body::Symlink { target } => (1..=crate::limits::PATH_BYTES).contains(&target.len()) && !target.contains(&0),
         Body::Directory { mode } => *mode <= 0o777,
     }
 }

@@ -4,9 +4,9 @@
 /// 2,000 catalog chunks fit; a flood does not.
 pub const FRAME_BODY_BYTES: usize = 1 << 20;
 
-/// Longest custody chain that an offer carries. A session moved ten times a day reaches it in a year of
-/// never meeting this destination; then the offer is refused as `too-large`.
-pub const CHAIN_RECORDS: usize = 4_096;
+/// Longest custody chain that an offer carries: what fits a frame. A session moved ten times a day reaches it in half
+/// a year of never meeting this destination; then the offer is refused as `too-large`.
+pub const CHAIN_RECORDS: usize = 2_048;
 
 /// Longest text of a refusal. Enough for a reason and a cure, too short to flood a terminal.
 pub const DETAIL_CHARS: usize = 500;
@@ -39,7 +39,7 @@ pub const PATH_DEPTH: usize = 64;
 /// Most items of an inventory, and of each list of paths shown in an approval.
 pub const INVENTORY_ITEMS: usize = 256;
 /// Most paths listed in one class of a scope; beyond it the offer is refused as `too-large`.
-pub const SCOPE_PATHS: usize = 4_096;
+pub const SCOPE_PATHS: usize = 2_048;
 
 /// Most rounds of pre-copy in one handoff.
 pub const ROUNDS: u32 = 8;

@@ -1,0 +1,308 @@
+//! Every session of one device, and who may act for it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use cede_seal::device::LocalDevice;
+use cede_seal::verify::Verified;
+use cede_wire::canonical::Signed;
+use cede_wire::custody::{Custody, FencingToken, Head};
+use cede_wire::handoff::{CommitAck, Offer};
+use cede_wire::id::{DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
+use cede_wire::record::Record;
+use cede_wire::session::SessionKey;
+
+use crate::chain::Chain;
+use crate::destination::HandoffDestination;
+use crate::limits;
+use crate::output::{Event, Output};
+use crate::source::HandoffSource;
+
+mod arriving;
+mod leaving;
+mod messages;
+mod restore;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+pub use restore::{RestoreError, Trust};
+
+/// What this device is to a session. Source: SPEC H-10, the state table.
+#[derive(Debug, Clone)]
+enum Role {
+    /// No stake, or none any more: S5 and every device that only knows the chain.
+    Bystander,
+    /// S0: in charge. `arrived` names the handoff that brought it and whether it stands in its place.
+    Owner { arrived: Option<Arrived> },
+    /// S1 to S3: in charge, with one attempt under way and the acknowledgement once it is here.
+    Offering { source: Box<HandoffSource>, arrived: Option<Arrived>, ack: Option<Verified<CommitAck>> },
+    /// S4: not in charge; sends the certificate until the new owner answers.
+    Released(Released),
+    /// D4: in charge by certificate, but the payload is missing, so it does not act.
+    Designate(Designate),
+    /// S6: another device seized it.
+    Fenced,
+    /// S7: nothing acts until somebody confirms.
+    Unconfirmed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Arrived {
+    handoff: HandoffId,
+    installed: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Released {
+    handoff: HandoffId,
+    to: DeviceId,
+    next_token: FencingToken,
+    send_at: core::time::Duration,
+    wait: core::time::Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Designate {
+    handoff: HandoffId,
+    source: DeviceId,
+    head: Head,
+    root: Hash,
+}
+
+#[derive(Debug, Clone)]
+struct Session {
+    chain: Option<Chain>,
+    role: Role,
+    asked: Option<Asked>,
+    arriving: Option<HandoffDestination>,
+    ack_at: core::time::Duration,
+    ended: VecDeque<HandoffId>,
+    fenced_for: Option<HandoffId>,
+}
+
+#[derive(Debug, Clone)]
+struct Asked {
+    offer: Verified<Offer>,
+    chain: Chain,
+    new_links: Vec<Signed<Custody>>,
+}
+
+/// What a session is to this device, in words that getters give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// In charge here and in its place.
+    InCharge,
+    /// In charge here; its files are being put in their place.
+    Arriving,
+    /// In charge here; a handoff is under way.
+    Leaving(HandoffId),
+    /// Released; nobody acts until the destination does.
+    ReleasedTo(DeviceId),
+    /// In charge here by certificate; the payload is being fetched again.
+    PayloadMissing,
+    /// Another device's.
+    Elsewhere(DeviceId),
+    /// Seized by another device; this device's own turns are a branch.
+    SeizedBy(DeviceId),
+    /// Nobody may act until somebody confirms.
+    Unconfirmed,
+}
+
+/// Why an offer was not made. Nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// This device belongs to no mesh.
+    #[error("this device belongs to no mesh")]
+    NoMesh,
+    /// Another device is the owner.
+    #[error("not the owner: {0:?}")]
+    NotOwner(Standing),
+    /// An attempt is under way.
+    #[error("a handoff of this session is under way: {0}")]
+    Busy(HandoffId),
+    /// The destination is this device.
+    #[error("the destination is this device")]
+    ToSelf,
+    /// Too many handoffs in flight.
+    #[error("too many handoffs in flight")]
+    TooMany,
+    /// A rule of ours failed.
+    #[error("fault of ours: {0}")]
+    Bug(&'static str),
+}
+
+/// One device's custody of its sessions. One input, then drain [`Custodian::poll`].
+#[derive(Debug)]
+pub struct Custodian {
+    local: Arc<LocalDevice>,
+    mesh: Option<MeshId>,
+    incarnation: Incarnation,
+    sessions: BTreeMap<SessionId, Session>,
+    links: BTreeSet<DeviceId>,
+    outputs: VecDeque<Output>,
+}
+
+impl Custodian {
+    /// The next thing to do; none when everything is said.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The mesh that this device belongs to from now on.
+    pub fn join_mesh(&mut self, mesh: MeshId) {
+        self.mesh = Some(mesh);
+    }
+
+    /// What a session is to this device; none for one that it never heard of.
+    pub fn standing(&self, session: SessionId) -> Option<Standing> {
+        let session = self.sessions.get(&session)?;
+        Some(session.standing(self.local.device()))
+    }
+
+    /// Whether this device may act for the session. Source: SPEC H-1.
+    ///
+    /// A session without a chain is its agent's own: it may act until it is first offered.
+    pub fn may_act(&self, session: SessionId) -> bool {
+        self.standing(session).is_none_or(|standing| match standing {
+            Standing::InCharge | Standing::Leaving(_) => true,
+            Standing::Arriving
+            | Standing::ReleasedTo(_)
+            | Standing::PayloadMissing
+            | Standing::Elsewhere(_)
+            | Standing::SeizedBy(_)
+            | Standing::Unconfirmed => false,
+        })
+    }
+
+    /// The owner, as the chain says.
+    pub fn owner(&self, session: SessionId) -> Option<DeviceId> {
+        self.sessions.get(&session)?.chain.as_ref().map(Chain::owner)
+    }
+
+    /// The token, as the chain says; the first one for a session that never moved.
+    pub fn token(&self, session: SessionId) -> FencingToken {
+        let chain = self.sessions.get(&session).and_then(|s| s.chain.as_ref());
+        chain.map_or(FencingToken::FIRST, Chain::token)
+    }
+
+    /// Every session with a chain or an attempt.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, Standing)> + '_ {
+        let me = self.local.device();
+        self.sessions.iter().map(move |(id, session)| (*id, session.standing(me)))
+    }
+
+    /// The chain of a session.
+    pub fn chain(&self, session: SessionId) -> Option<&Chain> {
+        self.sessions.get(&session)?.chain.as_ref()
+    }
+
+    /// The attempt that leaves, with its phase.
+    pub fn leaving(&self, session: SessionId) -> Option<&HandoffSource> {
+        match &self.sessions.get(&session)?.role {
+            Role::Offering { source, .. } => Some(source),
+            Role::Bystander
+            | Role::Owner { .. }
+            | Role::Released(_)
+            | Role::Designate(_)
+            | Role::Fenced
+            | Role::Unconfirmed => None,
+        }
+    }
+
+    /// The attempt that arrives, with its phase.
+    pub fn arriving(&self, session: SessionId) -> Option<&HandoffDestination> {
+        self.sessions.get(&session)?.arriving.as_ref()
+    }
+
+    /// Sessions whose fence stands though this device is the owner and no attempt is under way: lift them.
+    pub fn fences_to_lift(&self) -> Vec<(SessionId, HandoffId)> {
+        let owned = |session: &Session| matches!(session.role, Role::Owner { .. });
+        let all = self.sessions.iter().filter(|(_, session)| owned(session));
+        all.filter_map(|(id, session)| Some((*id, session.fenced_for?))).collect()
+    }
+
+    fn session(&mut self, id: SessionId) -> &mut Session {
+        self.sessions.entry(id).or_insert_with(Session::unknown)
+    }
+
+    fn persist(&mut self, records: Vec<Record>) {
+        if !records.is_empty() {
+            self.outputs.push_back(Output::Persist(records));
+        }
+    }
+
+    fn send(&mut self, to: DeviceId, message: cede_wire::message::PeerMessage) {
+        self.outputs.push_back(Output::Send(to, Box::new(message)));
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.outputs.push_back(Output::Tell(event));
+    }
+
+    fn me(&self) -> DeviceId {
+        self.local.device()
+    }
+
+    fn in_flight(&self) -> usize {
+        let busy = |s: &&Session| matches!(s.role, Role::Offering { .. }) || s.arriving.is_some() || s.asked.is_some();
+        self.sessions.values().filter(busy).count()
+    }
+
+    /// Begins the chain of a session that this device adopts. Known sessions are left as they are.
+    fn adopt(&mut self, key: &SessionKey) -> Result<(), OfferError> {
+        let id = key.id();
+        if self.sessions.get(&id).is_some_and(|session| session.chain.is_some()) {
+            return Ok(());
+        }
+        let mesh = self.mesh.ok_or(OfferError::NoMesh)?;
+        let genesis = Custody::Genesis(cede_wire::custody::Genesis {
+            mesh,
+            key: key.clone(),
+            owner: self.me(),
+            incarnation: self.incarnation,
+        });
+        let signed = self.local.sign(&genesis).map_err(|_| OfferError::Bug("foreign signer"))?;
+        let chain = Chain::begin(&signed).map_err(|_| OfferError::Bug("own genesis"))?;
+        let session = self.session(id);
+        session.chain = Some(chain);
+        session.role = Role::Owner { arrived: None };
+        self.persist(vec![Record::Custody(signed)]);
+        Ok(())
+    }
+}
+
+impl Session {
+    fn unknown() -> Self {
+        Self {
+            chain: None,
+            role: Role::Bystander,
+            asked: None,
+            arriving: None,
+            ack_at: core::time::Duration::ZERO,
+            ended: VecDeque::new(),
+            fenced_for: None,
+        }
+    }
+
+    fn standing(&self, me: DeviceId) -> Standing {
+        let owner = self.chain.as_ref().map_or(me, Chain::owner);
+        match &self.role {
+            Role::Bystander => Standing::Elsewhere(owner),
+            Role::Owner { arrived: Some(Arrived { installed: false, .. }) } => Standing::Arriving,
+            Role::Owner { .. } => Standing::InCharge,
+            Role::Offering { source, .. } => Standing::Leaving(source.offer().handoff),
+            Role::Released(released) => Standing::ReleasedTo(released.to),
+            Role::Designate(_) => Standing::PayloadMissing,
+            Role::Fenced => Standing::SeizedBy(owner),
+            Role::Unconfirmed => Standing::Unconfirmed,
+        }
+    }
+
+    fn end(&mut self, handoff: HandoffId) {
+        if self.ended.len() >= limits::ENDED_ATTEMPTS {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(handoff);
+    }
+}

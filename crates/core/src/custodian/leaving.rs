@@ -1,0 +1,308 @@
+//! S0 to S5: a session leaves.
+
+use cede_wire::canonical::Signed;
+use cede_wire::custody::Custody;
+use cede_wire::handoff::{Accept, Activated, CommitAck};
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
+use cede_wire::message::PeerMessage;
+use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
+use cede_wire::session::SessionKey;
+
+use super::{Custodian, OfferError, Released, Role};
+use crate::limits;
+use crate::now::Now;
+use crate::output::Event;
+use crate::source::{HandoffSource, OfferTerms, Quiet, Round, SourcePhase, StepError};
+
+impl Custodian {
+    /// S0 to S1: offers a session. `handoff` is random and new.
+    ///
+    /// # Errors
+    /// [`OfferError`]; nothing changed.
+    pub fn offer(
+        &mut self,
+        key: &SessionKey,
+        destination: DeviceId,
+        handoff: HandoffId,
+        terms: OfferTerms,
+        now: Now,
+    ) -> Result<(), OfferError> {
+        if destination == self.me() {
+            return Err(OfferError::ToSelf);
+        }
+        if self.in_flight() >= limits::HANDOFFS {
+            return Err(OfferError::TooMany);
+        }
+        self.adopt(key)?;
+        let me = self.me();
+        let session = self.session(key.id());
+        let arrived = match &session.role {
+            Role::Owner { arrived } if arrived.is_none_or(|a| a.installed) => *arrived,
+            Role::Offering { source, .. } => return Err(OfferError::Busy(source.offer().handoff)),
+            Role::Owner { .. }
+            | Role::Bystander
+            | Role::Released(_)
+            | Role::Designate(_)
+            | Role::Fenced
+            | Role::Unconfirmed => return Err(OfferError::NotOwner(session.standing(me))),
+        };
+        let chain = session.chain.as_ref().ok_or(OfferError::Bug("owner without a chain"))?;
+        let source = HandoffSource::prepare_offer(me, destination, handoff, chain, terms, now)
+            .map_err(|_| OfferError::Bug("chain without a genesis"))?;
+        session.role = Role::Offering { source: Box::new(source), arrived, ack: None };
+        self.send_offer(key.id())
+    }
+
+    pub(super) fn send_offer(&mut self, session: SessionId) -> Result<(), OfferError> {
+        let Some((offer, chain)) = self.sessions.get(&session).and_then(|s| match (&s.role, &s.chain) {
+            (Role::Offering { source, .. }, Some(chain)) => {
+                Some((source.offer().clone(), chain.since_last_visit(source.offer().destination).to_vec()))
+            }
+            _ => None,
+        }) else {
+            return Err(OfferError::Bug("no offer to send"));
+        };
+        let to = offer.destination;
+        let offer = self.local.sign(&offer).map_err(|_| OfferError::Bug("foreign signer"))?;
+        self.send(to, PeerMessage::Offer { offer, chain });
+        Ok(())
+    }
+
+    /// S1 to S2. The fence is raised only after the record is durable.
+    ///
+    /// # Errors
+    /// [`StepError`]; nothing changed.
+    pub fn freeze(&mut self, session: SessionId, now: Now) -> Result<(), StepError> {
+        let source = self.offering(session)?;
+        source.freeze(now)?;
+        let (handoff, to) = (source.offer().handoff, source.offer().destination);
+        self.session(session).fenced_for = Some(handoff);
+        self.persist(vec![Record::FenceRaised { session, handoff, to }]);
+        self.tell(Event::Freeze { session, handoff, to });
+        Ok(())
+    }
+
+    /// Sends the manifest of the next round: of the last one in S2.
+    ///
+    /// # Errors
+    /// [`StepError`]; nothing changed.
+    pub fn advance(&mut self, session: SessionId, round: Round, now: Now) -> Result<u32, StepError> {
+        let manifest = self.offering(session)?.advance(round, now)?;
+        let (to, number) = (manifest.destination, manifest.round);
+        let signed = self.local.sign(&manifest).map_err(|_| StepError::Bug("foreign signer"))?;
+        self.send(to, PeerMessage::Manifest(signed));
+        Ok(number)
+    }
+
+    /// S3 to S4, or back to S0: the decision. `quiet` was looked at after the acknowledgement came. Source: SPEC H-6.
+    pub fn decide(&mut self, session: SessionId, handoff: HandoffId, quiet: Quiet, now: Now) {
+        let local = self.local.clone();
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let (Role::Offering { source, ack: Some(ack), .. }, Some(chain)) = (&mut state.role, &mut state.chain) else {
+            return;
+        };
+        if source.offer().handoff != handoff || !self.links.contains(&source.offer().destination) {
+            return;
+        }
+        match source.commit(&local, chain, ack, quiet) {
+            Ok(certificate) => self.become_released(session, &certificate, now),
+            Err(StepError::NotQuiet) => {
+                self.abandon(session, Refusal::InFlightWork, "the session changed at the last moment".to_owned());
+            }
+            Err(error) => self.abandon(session, Refusal::Protocol, error.to_string()),
+        }
+    }
+
+    fn become_released(&mut self, session: SessionId, certificate: &Signed<Custody>, now: Now) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Some(chain) = &mut state.chain else { return };
+        if chain.extend(certificate).is_err() {
+            return;
+        }
+        let Custody::Release(release) = chain.last().clone() else { return };
+        let (handoff, to, token) = (release.handoff, release.to, release.next_token);
+        let wait = limits::RELEASE_FIRST;
+        state.role = Role::Released(Released { handoff, to, next_token: token, send_at: now.after(wait), wait });
+        state.fenced_for = None;
+        self.persist(vec![Record::Custody(certificate.clone())]);
+        self.send_release(session, to);
+        self.tell(Event::Released { session, handoff, to, token });
+    }
+
+    pub(super) fn send_release(&mut self, session: SessionId, to: DeviceId) {
+        let Some(chain) = self.sessions.get(&session).and_then(|s| s.chain.as_ref()) else { return };
+        let Some(certificate) = chain.last_signed().cloned() else { return };
+        let chain = chain.before_last_for(to).to_vec();
+        self.send(to, PeerMessage::Release { certificate, chain });
+    }
+
+    /// The operator withdraws a move. After the decision nothing changes.
+    pub fn cancel(&mut self, session: SessionId, refusal: Refusal, detail: &str) {
+        if self.offering(session).is_ok() {
+            self.abandon(session, refusal, detail.to_owned());
+        }
+    }
+
+    /// S1 to S3 back to S0: burns the attempt, tells the destination, lifts the fence.
+    pub(super) fn abandon(&mut self, session: SessionId, refusal: Refusal, detail: String) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Role::Offering { source, arrived, .. } = &mut state.role else { return };
+        source.abandon(refusal);
+        let (handoff, to, arrived) = (source.offer().handoff, source.offer().destination, *arrived);
+        state.role = Role::Owner { arrived };
+        self.send(to, PeerMessage::Abort { handoff, refusal });
+        self.tell(Event::StillOwner { session, handoff, refusal, detail });
+    }
+
+    /// The fence of an attempt that ended is down.
+    pub fn fence_lifted(&mut self, session: SessionId) {
+        let state = self.session(session);
+        let owner = matches!(state.role, Role::Owner { .. });
+        if owner && state.fenced_for.take().is_some() {
+            self.persist(vec![Record::FenceLifted { session }]);
+        }
+    }
+
+    /// Signs the manifest of a pinned copy for a destination that lost its stage. Source: SPEC H-8.
+    ///
+    /// # Errors
+    /// [`StepError`] when this device did not release the session, or the copy is not what was released.
+    pub fn resend(&mut self, session: SessionId, round: Round) -> Result<(), StepError> {
+        let state = self.sessions.get(&session).ok_or(StepError::Mismatch("session"))?;
+        let Some(Custody::Release(release)) = state.chain.as_ref().map(|c| c.last().clone()) else {
+            return Err(StepError::Mismatch("session"));
+        };
+        if release.from != self.me() || release.head != round.head || release.root != round.root {
+            return Err(StepError::Mismatch("root"));
+        }
+        let manifest = cede_wire::handoff::Manifest {
+            mesh: release.mesh,
+            handoff: release.handoff,
+            session,
+            source: release.from,
+            destination: release.to,
+            token: release.token,
+            round: 0,
+            last: true,
+            head: round.head,
+            root: round.root,
+            catalog: round.catalog,
+            payload_bytes: round.payload_bytes,
+            exchange_key: round.exchange_key,
+        };
+        let signed = self.local.sign(&manifest).map_err(|_| StepError::Bug("foreign signer"))?;
+        self.send(release.to, PeerMessage::Manifest(signed));
+        Ok(())
+    }
+
+    /// The destination is heard of: its attempt is alive.
+    pub fn touch(&mut self, session: SessionId, now: Now) {
+        if let Ok(source) = self.offering(session) {
+            source.touch(now);
+        }
+    }
+
+    fn offering(&mut self, session: SessionId) -> Result<&mut HandoffSource, StepError> {
+        match self.sessions.get_mut(&session).map(|s| &mut s.role) {
+            Some(Role::Offering { source, .. }) => Ok(source),
+            Some(
+                Role::Bystander
+                | Role::Owner { .. }
+                | Role::Released(_)
+                | Role::Designate(_)
+                | Role::Fenced
+                | Role::Unconfirmed,
+            )
+            | None => Err(StepError::Phase(SourcePhase::Abandoned(Refusal::Cancelled))),
+        }
+    }
+
+    pub(super) fn handle_accept(&mut self, from: DeviceId, accept: &Signed<Accept>, now: Now) {
+        let Some(accept) = self.check(from, accept) else { return };
+        let Some(session) = self.leaving_as(accept.handoff, from) else {
+            self.send(from, PeerMessage::Abort { handoff: accept.handoff, refusal: Refusal::Cancelled });
+            return;
+        };
+        let Ok(source) = self.offering(session) else { return };
+        match source.begin(&accept, now) {
+            Ok(()) => self.tell(Event::Accepted(Box::new(accept))),
+            Err(error) => self.abandon(session, Refusal::Protocol, error.to_string()),
+        }
+    }
+
+    pub(super) fn handle_refuse(&mut self, from: DeviceId, handoff: HandoffId, refusal: Refusal, detail: &str) {
+        if let Some(session) = self.leaving_as(handoff, from) {
+            self.abandon(session, refusal, detail.to_owned());
+        }
+    }
+
+    pub(super) fn handle_commit_ack(&mut self, from: DeviceId, ack: &Signed<CommitAck>, now: Now) {
+        let Some(ack) = self.check(from, ack) else { return };
+        let (session, handoff) = (ack.session, ack.handoff);
+        match self.sessions.get_mut(&session).map(|s| &mut s.role) {
+            Some(Role::Offering { source, ack: held, .. })
+                if source.offer().handoff == handoff && source.offer().destination == from =>
+            {
+                source.touch(now);
+                *held = Some(ack);
+                self.tell(Event::AckHeld { session, handoff });
+            }
+            Some(Role::Released(released)) if released.handoff == handoff && released.to == from => {
+                self.send_release(session, from);
+            }
+            // A late acknowledgement of a burned attempt, or of one that another device was offered.
+            _ => self.send(from, PeerMessage::Abort { handoff, refusal: Refusal::Cancelled }),
+        }
+    }
+
+    pub(super) fn handle_activated(&mut self, from: DeviceId, activated: &Signed<Activated>) {
+        let Some(activated) = self.check(from, activated) else { return };
+        let (session, handoff) = (activated.session, activated.handoff);
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Role::Released(released) = &state.role else { return };
+        if released.to == from && activated.token >= released.next_token {
+            state.role = Role::Bystander;
+            self.persist(vec![Record::Retired { session, handoff }]);
+            self.tell(Event::Retired { session, handoff });
+        }
+    }
+
+    pub(super) fn handle_release_query(&mut self, from: DeviceId, handoff: HandoffId, session: SessionId) {
+        let released =
+            self.sessions.get(&session).and_then(|s| s.chain.as_ref()).is_some_and(
+                |chain| matches!(chain.last(), Custody::Release(r) if r.handoff == handoff && r.to == from),
+            );
+        if released {
+            self.send_release(session, from);
+        } else if self.leaving_as(handoff, from).is_none() {
+            self.send(from, PeerMessage::Abort { handoff, refusal: Refusal::Cancelled });
+        }
+    }
+
+    pub(super) fn handle_refetch(&mut self, from: DeviceId, accept: &Signed<Accept>) {
+        let Some(accept) = self.check(from, accept) else { return };
+        let mine = self
+            .sessions
+            .values()
+            .any(|s| matches!(&s.role, Role::Released(r) if r.handoff == accept.handoff && r.to == from));
+        if mine {
+            self.tell(Event::Resend(Box::new(accept)));
+        }
+    }
+
+    pub(super) fn leaving_as(&self, handoff: HandoffId, destination: DeviceId) -> Option<SessionId> {
+        let matches = |role: &Role| match role {
+            Role::Offering { source, .. } => {
+                source.offer().handoff == handoff && source.offer().destination == destination
+            }
+            Role::Bystander
+            | Role::Owner { .. }
+            | Role::Released(_)
+            | Role::Designate(_)
+            | Role::Fenced
+            | Role::Unconfirmed => false,
+        };
+        self.sessions.iter().find(|(_, session)| matches(&session.role)).map(|(id, _)| *id)
+    }
+}
