@@ -166,7 +166,7 @@ pub enum ReplyBody {
     /// A move goes on.
     Progress(Progress),
     /// What the move would be, before anything moves.
-    Planned(Plan),
+    Planned(Box<Plan>),
     /// A pairing goes on.
     Pairing(PairingEvent),
     /// The last line: it worked.

@@ -41,8 +41,8 @@ pub const INVENTORY_ITEMS: usize = 256;
 /// Most paths listed in one class of a scope; beyond it the offer is refused as `too-large`.
 pub const SCOPE_PATHS: usize = 2_048;
 
-/// Most rounds of pre-copy in one handoff.
-pub const ROUNDS: u32 = 8;
+/// Most rounds of one handoff: pre-copy, the last delta, and a new one after each reconnect.
+pub const ROUNDS: u32 = 64;
 
 /// Most sessions in one listing.
 pub const LISTED_SESSIONS: usize = 1_000;
