@@ -1,0 +1,194 @@
+//! Whole values by their hash: catalogs, mostly. Each is a file, durable before it has its name.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cede_wire::id::Hash;
+
+use crate::disk::{self, DiskFault, NEW, while_doing};
+use crate::home::{Claim, Home, OBJECTS};
+use crate::limits::{self, OBJECT_BYTES};
+
+/// Why an object was not stored or read. Those that are there are there still.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    /// Caller: there is one handle only.
+    #[error("the objects are open already")]
+    AlreadyOpen,
+    /// Peer or caller: longer than any object is. Nothing was kept.
+    #[error("an object of more than {OBJECT_BYTES} bytes")]
+    TooLong,
+    /// Caller: too many objects. Nothing was kept; collect the garbage.
+    #[error("too many objects: {}", limits::OBJECTS)]
+    TooMany,
+    /// World: what it was to be copied from failed. Nothing was kept.
+    #[error("the object could not be read from where it is to come from")]
+    Source(#[source] DiskFault),
+    /// World: what was written once reads differently now. It was removed, so that it can be put again.
+    #[error("object {} is corrupt on the disk", .0.short())]
+    Corrupt(Hash),
+    /// World: the disk is full. Nothing was kept.
+    #[error("no space left for the object")]
+    NoSpace,
+    /// World: the disk said no.
+    #[error("the object was not stored or read")]
+    Disk(#[source] DiskFault),
+}
+
+impl From<DiskFault> for ObjectError {
+    fn from(fault: DiskFault) -> Self {
+        if fault.is_full() { Self::NoSpace } else { Self::Disk(fault) }
+    }
+}
+
+/// The objects of a home. Any thread may put and get.
+#[derive(Debug)]
+pub struct Objects {
+    dir: PathBuf,
+    next: AtomicU64,
+    count: AtomicU64,
+    _claim: Claim,
+}
+
+impl Objects {
+    /// Opens the objects of a home and removes what an earlier run left unfinished.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; nothing else was changed.
+    pub fn open(home: &Home) -> Result<Self, ObjectError> {
+        let claim = home.claim("objects".to_owned()).ok_or(ObjectError::AlreadyOpen)?;
+        let dir = home.path(OBJECTS);
+        let mut count = 0;
+        for path in disk::list(&dir, 2 * limits::OBJECTS)? {
+            if path.to_string_lossy().ends_with(NEW) {
+                disk::remove_file(&path)?;
+            } else {
+                count += 1;
+            }
+        }
+        Ok(Self { dir, next: AtomicU64::new(0), count: AtomicU64::new(count), _claim: claim })
+    }
+
+    /// Stores bytes. They are durable when this returns.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; nothing was kept.
+    pub fn put(&self, bytes: &[u8]) -> Result<Hash, ObjectError> {
+        let hash = Hash::of(bytes);
+        if self.contains(&hash) { Ok(hash) } else { self.put_from(bytes) }
+    }
+
+    /// Stores what a reader gives, without holding it in memory. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; nothing was kept.
+    pub fn put_from(&self, source: impl Read) -> Result<Hash, ObjectError> {
+        if self.count.load(Ordering::Relaxed) >= limits::OBJECTS as u64 {
+            return Err(ObjectError::TooMany);
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let new = self.dir.join(format!("{number}{NEW}"));
+        let stored = self.store(&new, source);
+        if stored.is_err() {
+            // What failed first is what is told.
+            let _ = disk::remove_file(&new);
+        }
+        stored
+    }
+
+    fn store(&self, new: &Path, source: impl Read) -> Result<Hash, ObjectError> {
+        let mut file = disk::create_file(new)?;
+        let hash = copy(source, &mut file)?;
+        file.sync_all().map_err(while_doing("flush an object"))?;
+        let known = self.contains(&hash);
+        disk::rename(new, &self.path(&hash))?;
+        disk::sync_dir(&self.dir)?;
+        if !known {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(hash)
+    }
+
+    /// Reads an object, `None` when it is not there. Its bytes are checked.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; a corrupt object is removed, so that it can be put again.
+    pub fn get(&self, hash: &Hash) -> Result<Option<Vec<u8>>, ObjectError> {
+        let file = match File::open(self.path(hash)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(while_doing("open an object")(error).into()),
+        };
+        let mut bytes = Vec::new();
+        file.take(OBJECT_BYTES + 1).read_to_end(&mut bytes).map_err(while_doing("read an object"))?;
+        if Hash::of(&bytes) == *hash {
+            return Ok(Some(bytes));
+        }
+        self.remove(hash)?;
+        Err(ObjectError::Corrupt(*hash))
+    }
+
+    /// Whether an object is there.
+    pub fn contains(&self, hash: &Hash) -> bool {
+        self.path(hash).exists()
+    }
+
+    /// Removes every object that is not named, and says how many that were.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; some of those that are not named may be there still.
+    pub fn retain(&self, keep: &BTreeSet<Hash>) -> Result<usize, ObjectError> {
+        let mut removed = 0;
+        for path in disk::list(&self.dir, 2 * limits::OBJECTS)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if let Ok(hash) = Hash::from_str(&name)
+                && !keep.contains(&hash)
+            {
+                self.remove(&hash)?;
+                removed += 1;
+            }
+        }
+        disk::sync_dir(&self.dir)?;
+        Ok(removed)
+    }
+
+    fn remove(&self, hash: &Hash) -> Result<(), ObjectError> {
+        disk::remove_file(&self.path(hash))?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn path(&self, hash: &Hash) -> PathBuf {
+        self.dir.join(hash.to_string())
+    }
+}
+
+fn copy(mut source: impl Read, file: &mut File) -> Result<Hash, ObjectError> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut length = 0;
+    loop {
+        let count = match source.read(&mut buffer) {
+            Ok(0) => return Ok(Hash::new(*hasher.finalize().as_bytes())),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(ObjectError::Source(while_doing("read the source of an object")(error))),
+        };
+        length += count as u64;
+        if length > OBJECT_BYTES {
+            return Err(ObjectError::TooLong);
+        }
+        let part = buffer.get(..count).unwrap_or_default();
+        hasher.update(part);
+        file.write_all(part).map_err(while_doing("write an object"))?;
+    }
+}
+
+const COPY_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests;
