@@ -1,0 +1,281 @@
+//! The command line, as one tree: help, completions and suggestions come from it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Everything that can be typed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cede",
+    bin_name = "cede",
+    version,
+    about = "Move a live session between your own machines. One of them owns it, always.",
+    after_help = "`cede` alone is `cede status`. Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 refused,\n\
+                  5 pending, 6 not the owner, 7 timeout, 8 version mismatch, 130 interrupted.",
+    term_width = 80,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Print JSON lines, each with a `schema` field
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print results and errors only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Never ask; what would need an answer fails
+    #[arg(long, global = true)]
+    pub(crate) no_input: bool,
+    /// Keep state, socket and configuration in this directory
+    #[arg(long, global = true, value_name = "DIR", env = "CEDE_HOME", hide_env_values = true)]
+    pub(crate) home: Option<PathBuf>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run the daemon of this device in the foreground
+    Up(Up),
+    /// Let a device join: alone it shows words, with words it joins
+    Pair(Pair),
+    /// Show this device, peers, sessions, moves and questions
+    Status,
+    /// List sessions and who owns them
+    Ls {
+        /// Do not ask the peers
+        #[arg(long)]
+        here: bool,
+    },
+    /// Hand a session over to a device
+    To(To),
+    /// Take a session over from its owner
+    Take {
+        /// The session: title, native id or the beginning of its id
+        session: String,
+        /// Wait for the turn to end
+        #[arg(long)]
+        wait: bool,
+        /// Take it even where its agent is not installed here
+        #[arg(long)]
+        carry_only: bool,
+    },
+    /// Withdraw a move that is not yet decided
+    Cancel {
+        /// The move (the beginning of its id) or the session
+        handoff: String,
+    },
+    /// List, revoke or locate devices
+    Devices {
+        #[command(subcommand)]
+        action: Option<DeviceAction>,
+    },
+    /// Show or set what this device answers when a peer asks
+    Policy {
+        /// The peer
+        device: String,
+        /// Ask the operator each time
+        #[arg(long, conflicts_with = "yes")]
+        ask: bool,
+        /// Say yes unattended
+        #[arg(long)]
+        yes: bool,
+    },
+    /// List the questions that wait for an answer
+    Approvals {
+        /// List every path
+        #[arg(long)]
+        all: bool,
+    },
+    /// Say yes to a question
+    Allow {
+        /// The question: the beginning of its id
+        id: String,
+    },
+    /// Say no to a question
+    Deny {
+        /// The question: the beginning of its id
+        id: String,
+    },
+    /// Name a plain directory as a session
+    Adopt {
+        /// The directory
+        directory: PathBuf,
+    },
+    /// Check this device; each fault comes with its cure
+    Doctor,
+    /// Stop the daemon
+    Stop,
+    /// Show a real handoff between two daemons on this machine
+    Demo(Demo),
+    /// Print a completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `cede up`.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Listen on this address; port 0 takes any
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Name of this device, where it has none yet
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Neither announce this device nor look for others
+    #[arg(long)]
+    pub(crate) no_discovery: bool,
+    /// What to log: error, warn, info, debug, trace, or a filter
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    pub(crate) log: String,
+    /// Stop when the standard input ends
+    #[arg(long, hide = true)]
+    pub(crate) while_stdin: bool,
+}
+
+/// `cede pair`.
+#[derive(Debug, Args)]
+pub(crate) struct Pair {
+    /// The words that the trusted device shows
+    pub(crate) words: Vec<String>,
+    /// Where the trusted device is; without it the local network is searched
+    #[arg(long, value_name = "HOST:PORT", requires = "words", value_parser = host_and_port)]
+    pub(crate) at: Option<String>,
+    /// Name of this device in the mesh
+    #[arg(long, requires = "words")]
+    pub(crate) name: Option<String>,
+    /// Welcome the device that knew the words without comparing
+    #[arg(long, conflicts_with = "words")]
+    pub(crate) yes: bool,
+}
+
+/// `cede to`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct To {
+    /// To which device
+    pub(crate) device: String,
+    /// The session: title, native id, the beginning of its id; none means the one of this directory
+    pub(crate) session: Option<String>,
+    /// Only show what would travel
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Wait for the turn to end
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Ignored files that travel too
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) include_ignored: Vec<String>,
+    /// Untracked files that stay
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Carry it even where its agent is not installed
+    #[arg(long)]
+    pub(crate) carry_only: bool,
+    /// Carry more than 100 MB of untracked files
+    #[arg(long)]
+    pub(crate) yes_large: bool,
+    /// Carry files that look like secrets
+    #[arg(long)]
+    pub(crate) yes_secrets: bool,
+    /// Move the directory itself (SESSION, or this one) as a session
+    #[arg(long)]
+    pub(crate) files: bool,
+}
+
+/// `cede devices …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeviceAction {
+    /// Remove a device from the mesh, at once and for good
+    Revoke {
+        /// The device
+        device: String,
+    },
+    /// Tell where a device can be reached
+    Address {
+        /// The device
+        device: String,
+        /// Where
+        #[arg(value_name = "HOST:PORT", value_parser = host_and_port)]
+        address: String,
+    },
+}
+
+/// `cede demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Leave the two homes where they are
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Whose session moves
+    #[arg(long, value_enum, default_value_t = DemoAgent::ClaudeCode)]
+    pub(crate) agent: DemoAgent,
+}
+
+/// The agents of the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoAgent {
+    /// Codex CLI
+    Codex,
+    /// Claude Code
+    ClaudeCode,
+    /// OpenCode
+    #[value(name = "opencode")]
+    OpenCode,
+    /// A plain directory
+    Files,
+}
+
+/// Accepts `host:port`, with an IPv6 address in brackets.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let wrong = || "expected HOST:PORT, like 192.168.1.7:4242, [fd00::7]:4242 or laptop.local:4242".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let bare_six = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+    let fits = !host.is_empty() && !bare_six && !host.contains(char::is_whitespace);
+    let port = port.parse::<u16>().ok().filter(|port| *port != 0);
+    if fits && port.is_some() { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn tree_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn address_without_port_is_refused() {
+        for bad in ["", "laptop", "laptop:", ":4242", "laptop:0", "laptop:70000", "fd00::7:4242", "a b:1"] {
+            assert!(host_and_port(bad).is_err(), "{bad:?}");
+        }
+        for good in ["127.0.0.1:1", "[::1]:4242", "laptop.local:4242"] {
+            assert_eq!(host_and_port(good).as_deref(), Ok(good));
+        }
+    }
+
+    #[test]
+    fn words_may_come_as_one_or_many_arguments() {
+        let cli = Cli::try_parse_from(["cede", "pair", "amber", "river", "--at", "h:1"]).unwrap();
+        let Some(Verb::Pair(pair)) = cli.verb else { panic!("not pair") };
+        assert_eq!(pair.words, ["amber", "river"]);
+    }
+
+    #[test]
+    fn address_makes_no_sense_without_words() {
+        assert!(Cli::try_parse_from(["cede", "pair", "--at", "h:1"]).is_err());
+    }
+}

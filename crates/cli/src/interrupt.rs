@@ -1,0 +1,67 @@
+//! Ctrl-C, as an event like any other.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use cede_wire::control::ReplyBody;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::client::{Answers, AskError};
+use crate::limits::EVENTS;
+
+/// What can happen while a long answer is read.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A line came.
+    Reply(Box<ReplyBody>),
+    /// No more lines come.
+    Over(AskError),
+    /// The person wants out.
+    Interrupted,
+}
+
+/// The lines of an answer and the person's Ctrl-C, in the order in which they happen.
+pub(crate) fn events(mut answers: Answers) -> Receiver<Event> {
+    let (send, receive) = sync_channel(EVENTS);
+    let interrupted = send.clone();
+    on_interrupt(move || interrupted.send(Event::Interrupted).is_ok());
+    std::thread::spawn(move || while pass_on(answers.next(), &send) {});
+    receive
+}
+
+/// Calls `then` at every Ctrl-C, hang-up and request to end, until it returns false.
+pub(crate) fn on_interrupt(then: impl Fn() -> bool + Send + 'static) {
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        // Without a handler the system's own ends the command: nothing is lost but the explanation.
+        let _no_handler = runtime.block_on(wait_for_signals(&then));
+    });
+}
+
+async fn wait_for_signals(then: &impl Fn() -> bool) -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+        if !then() {
+            return Ok(());
+        }
+    }
+}
+
+fn pass_on(line: Result<ReplyBody, AskError>, send: &SyncSender<Event>) -> bool {
+    match line {
+        Ok(body) => {
+            let last = matches!(body, ReplyBody::Done(_) | ReplyBody::Failed(_));
+            send.send(Event::Reply(Box::new(body))).is_ok() && !last
+        }
+        Err(error) => {
+            let _gone = send.send(Event::Over(error));
+            false
+        }
+    }
+}

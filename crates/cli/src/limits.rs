@@ -1,0 +1,35 @@
+//! Every bound of the command: name, value, reason.
+
+use std::time::Duration;
+
+/// How long an answer of one line may take. The daemon answers from memory; only the peers of `ls` and the checks of
+/// `doctor` take longer, and both have bounds of their own below this one.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// How long after Ctrl-C the move may take to end, before the command says what it knows and leaves.
+pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(5);
+
+/// Most events that wait between the socket's thread and the screen; more hold the socket back.
+pub(crate) const EVENTS: usize = 64;
+
+/// Width of tables, in columns: the narrowest terminal that is common.
+pub(crate) const WIDTH: usize = 80;
+
+/// Narrowest a column is cut to, in columns: an id of eight digits fits.
+pub(crate) const COLUMN_MIN: usize = 8;
+
+/// Most sessions that `status` lists: it is one screen.
+pub(crate) const STATUS_SESSIONS: usize = 8;
+
+/// Most peers that `status` lists.
+pub(crate) const STATUS_PEERS: usize = 6;
+
+/// Most paths of one class that `approvals` and plans list without `--all`; the rest is counted, with the command
+/// that shows it.
+pub(crate) const SHOWN_PATHS: usize = 10;
+
+/// Longest path of a Unix socket, in bytes, without the final NUL. Source: `sockaddr_un`, the smallest in use.
+pub(crate) const SOCKET_PATH_BYTES: usize = 103;
+
+/// Longest answer to a question on the terminal, in bytes.
+pub(crate) const TYPED_BYTES: u64 = 256;

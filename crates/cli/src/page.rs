@@ -1,0 +1,238 @@
+//! Text on its way to a person. Nothing reaches the terminal but through a [`Span`], and a span escapes what it is
+//! made of: names, titles and paths come from peers. Source: SPEC L-6.
+
+use cede_wire::path::escape;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::limits::{COLUMN_MIN, WIDTH};
+
+/// How a piece of text is to look where colours are shown. Nothing is said by colour alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ink {
+    /// As everything else.
+    Plain,
+    /// A heading, a name.
+    Strong,
+    /// Less important.
+    Faint,
+    /// In order.
+    Good,
+    /// To be looked at.
+    Warn,
+    /// Wrong.
+    Bad,
+}
+
+/// A piece of one line, safe to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    ink: Ink,
+    text: String,
+}
+
+/// Lines of text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Page {
+    lines: Vec<Vec<Span>>,
+}
+
+impl Span {
+    /// Text in an ink.
+    pub(crate) fn new(ink: Ink, text: impl AsRef<str>) -> Self {
+        Self { ink, text: safe(text.as_ref()) }
+    }
+
+    /// Columns it takes.
+    fn width(&self) -> usize {
+        self.text.width()
+    }
+
+    /// Cut to `width` columns, with `…` where something is missing.
+    fn cut(self, width: usize) -> Self {
+        Self { text: cut(&self.text, width), ink: self.ink }
+    }
+
+    fn render(&self, colour: bool) -> String {
+        let code = match self.ink {
+            Ink::Plain => "",
+            Ink::Strong => "1",
+            Ink::Faint => "2",
+            Ink::Good => "32",
+            Ink::Warn => "33",
+            Ink::Bad => "31",
+        };
+        if colour && !code.is_empty() { format!("\x1b[{code}m{}\x1b[0m", self.text) } else { self.text.clone() }
+    }
+}
+
+impl Page {
+    /// A page of one plain line.
+    pub(crate) fn of(text: impl AsRef<str>) -> Self {
+        let mut page = Self::default();
+        page.line([plain(text)]);
+        page
+    }
+
+    /// Adds a line.
+    pub(crate) fn line(&mut self, spans: impl IntoIterator<Item = Span>) {
+        self.lines.push(spans.into_iter().collect());
+    }
+
+    /// Adds an empty line, unless there is nothing above or one already.
+    pub(crate) fn gap(&mut self) {
+        if self.lines.last().is_some_and(|line| !line.is_empty()) {
+            self.lines.push(Vec::new());
+        }
+    }
+
+    /// Adds a table; its first row is the heading. The columns in `flexible` are cut first where it is too wide.
+    pub(crate) fn table(&mut self, indent: usize, rows: Vec<Vec<Span>>, flexible: &[usize]) {
+        let widths = column_widths(&rows, WIDTH.saturating_sub(indent), flexible);
+        for row in rows {
+            self.lines.push(table_line(row, &widths, indent));
+        }
+    }
+
+    /// Adds another page below.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.lines.extend(other.lines);
+    }
+
+    /// The text, each line ended.
+    pub(crate) fn render(&self, colour: bool) -> String {
+        let mut text = String::new();
+        for line in &self.lines {
+            let rendered: String = line.iter().map(|span| span.render(colour)).collect();
+            text.push_str(rendered.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Plain text.
+pub(crate) fn plain(text: impl AsRef<str>) -> Span {
+    Span::new(Ink::Plain, text)
+}
+
+/// A heading or a name.
+pub(crate) fn strong(text: impl AsRef<str>) -> Span {
+    Span::new(Ink::Strong, text)
+}
+
+/// Text of less importance.
+pub(crate) fn faint(text: impl AsRef<str>) -> Span {
+    Span::new(Ink::Faint, text)
+}
+
+/// Escapes everything but the backslash: what was escaped by the daemon is not escaped again.
+pub(crate) fn safe(text: &str) -> String {
+    let pieces: Vec<String> = text.split('\\').map(|piece| escape(piece.as_bytes())).collect();
+    pieces.join("\\")
+}
+
+/// Cuts to `width` columns, with `…` where something is missing.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut columns = 1;
+    for c in text.chars() {
+        columns += c.width().unwrap_or(0);
+        if columns > width {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.push('…');
+    kept
+}
+
+fn table_line(row: Vec<Span>, widths: &[usize], indent: usize) -> Vec<Span> {
+    let mut line = vec![plain(" ".repeat(indent))];
+    for (cell, width) in row.into_iter().zip(widths) {
+        let cell = cell.cut(*width);
+        let padding = " ".repeat(width.saturating_sub(cell.width()) + COLUMN_GAP);
+        line.extend([cell, plain(padding)]);
+    }
+    line
+}
+
+/// Natural widths, then the widest column is narrowed until all fit: the flexible ones first, the others only if
+/// that is not enough.
+fn column_widths(rows: &[Vec<Span>], width: usize, flexible: &[usize]) -> Vec<usize> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let natural = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Span::width).max().unwrap_or(0);
+    let mut widths: Vec<usize> = (0..columns).map(natural).collect();
+    let all: Vec<usize> = (0..columns).collect();
+    let room = width.saturating_sub(COLUMN_GAP * columns.saturating_sub(1));
+    for candidates in [flexible, &all] {
+        narrow(&mut widths, room, candidates);
+    }
+    widths
+}
+
+fn narrow(widths: &mut [usize], room: usize, candidates: &[usize]) {
+    while widths.iter().sum::<usize>() > room {
+        let over = widths.iter().sum::<usize>() - room;
+        let widest = candidates.iter().filter_map(|column| Some((*widths.get(*column)?, *column))).max();
+        let Some((widest, column)) = widest.filter(|(width, _)| *width > COLUMN_MIN) else { return };
+        if let Some(width) = widths.get_mut(column) {
+            *width = widest - over.min((widest - COLUMN_MIN).div_ceil(2));
+        }
+    }
+}
+
+/// Columns between two columns.
+const COLUMN_GAP: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_never_holds_what_moves_the_cursor_or_turns_the_text() {
+        let page = Page::of("a\u{1b}[2Jb\u{202e}c\nd\r\u{7}");
+        assert_eq!(page.render(true), "a\\u{1b}[2Jb\\u{202e}c\\nd\\r\\u{7}\n");
+    }
+
+    #[test]
+    fn escaped_text_is_not_escaped_again() {
+        assert_eq!(safe("a\\u{1b}b"), "a\\u{1b}b");
+    }
+
+    #[test]
+    fn colour_is_left_out_where_it_is_not_wanted() {
+        let mut page = Page::default();
+        page.line([Span::new(Ink::Bad, "fail"), plain(" x")]);
+        assert_eq!(page.render(false), "fail x\n");
+        assert_eq!(page.render(true), "\u{1b}[31mfail\u{1b}[0m x\n");
+    }
+
+    #[test]
+    fn table_fits_the_width_and_cuts_the_flexible_column() {
+        let row = |id: &str, title: String| vec![plain(id), plain(title), plain("server")];
+        let mut page = Page::default();
+        page.table(2, vec![row("3fa2c1d9", "t".repeat(200)), row("11111111", "short".into())], &[1]);
+        let text = page.render(false);
+        assert!(text.lines().all(|line| line.width() <= WIDTH), "{text}");
+        assert!(text.starts_with("  3fa2c1d9  ttt"), "{text}");
+        assert!(text.contains("t…  server\n"), "{text}");
+    }
+
+    #[test]
+    fn wide_characters_count_twice() {
+        assert_eq!(cut("日本語", 6), "日本語");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn table_of_long_names_still_fits() {
+        let row: Vec<Span> = (0..5).map(|_| plain("n".repeat(64))).collect();
+        let mut page = Page::default();
+        page.table(0, vec![row], &[]);
+        assert!(page.render(false).trim_end().width() <= WIDTH);
+    }
+}

@@ -1,0 +1,33 @@
+//! What answers look like to a person. Pure: a value goes in, a page comes out.
+
+pub(crate) mod approvals;
+pub(crate) mod devices;
+pub(crate) mod doctor;
+pub(crate) mod inventory;
+pub(crate) mod moves;
+pub(crate) mod pairing;
+#[cfg(test)]
+pub(crate) mod samples;
+pub(crate) mod sessions;
+pub(crate) mod status;
+
+use cede_wire::control::Answer;
+
+use crate::page::Page;
+use crate::show::inventory::Paths;
+
+/// Any answer; `now` in milliseconds since 1970.
+pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
+    match answer {
+        Answer::Status(report) => status::page(report),
+        Answer::Sessions { sessions, .. } => sessions::page(sessions, now),
+        Answer::Devices { devices } => devices::page(devices),
+        Answer::Doctor { checks } => doctor::page(checks),
+        Answer::Paired { device, mesh } => pairing::paired(device, *mesh),
+        Answer::Plan(plan) => inventory::plan(plan, Paths::All),
+        Answer::Moved(report) => moves::report(report),
+        Answer::Approvals { approvals } => approvals::page(approvals, paths),
+        Answer::Adopted(session) => sessions::adopted(session),
+        Answer::Said { text } => Page::of(text),
+    }
+}

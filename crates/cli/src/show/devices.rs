@@ -1,0 +1,55 @@
+//! The devices of the mesh.
+
+use cede_wire::control::DeviceSummary;
+use cede_wire::record::PeerPolicy;
+
+use crate::page::{Ink, Page, Span, faint, plain, strong};
+
+/// The devices as a table.
+pub(crate) fn page(devices: &[DeviceSummary]) -> Page {
+    let headings = ["id", "name", "link", "address", "asked, it"].map(faint).to_vec();
+    let mut page = Page::default();
+    page.table(0, std::iter::once(headings).chain(devices.iter().map(row)).collect(), &[1, 3]);
+    page
+}
+
+/// One device as a row: id, name, link, address, policy.
+pub(crate) fn row(device: &DeviceSummary) -> Vec<Span> {
+    let trusted = if device.administrator { " (trusted)" } else { "" };
+    vec![
+        plain(device.id.short()),
+        strong(format!("{}{trusted}", device.name)),
+        link(device),
+        plain(device.address.as_deref().unwrap_or("-")),
+        plain(if device.this { "-" } else { policy(device.policy) }),
+    ]
+}
+
+/// What this device answers when a peer asks.
+pub(crate) const fn policy(policy: PeerPolicy) -> &'static str {
+    match policy {
+        PeerPolicy::Ask => "waits for you",
+        PeerPolicy::Yes => "gets a yes",
+    }
+}
+
+fn link(device: &DeviceSummary) -> Span {
+    match (device.this, device.connected) {
+        (true, _) => plain("this one"),
+        (false, true) => Span::new(Ink::Good, "connected"),
+        (false, false) => faint("not connected"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples;
+
+    #[test]
+    fn devices_are_a_table_of_eighty_columns() {
+        let text = page(&[samples::device("laptop", true), samples::device(&"server".repeat(12), false)]).render(false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+}

@@ -1,0 +1,136 @@
+//! Moves: under way, ended, interrupted.
+
+use cede_wire::control::{Failure, MoveReport, MoveSummary, Phase, Progress, SessionSummary, exit};
+
+use crate::fault;
+use crate::page::{Page, Span, faint, plain, strong};
+use crate::progress::{amount, phase_line, word};
+use crate::units;
+
+/// A move under way, as `status` shows it.
+pub(crate) fn row(moving: &MoveSummary) -> Vec<Span> {
+    let travelled = if moving.progress.total_bytes > 0 { amount(&moving.progress) } else { String::new() };
+    vec![
+        plain(moving.handoff.short()),
+        strong(&moving.title),
+        plain(format!("{} → {}", moving.from, moving.to)),
+        plain(word(moving.progress.phase)),
+        plain(travelled),
+        faint(format!("in charge: {}", moving.progress.in_charge)),
+    ]
+}
+
+/// How a move ended, and where the session is now.
+pub(crate) fn report(report: &MoveReport) -> Page {
+    let mut page = Page::default();
+    let place = if report.directory.is_empty() { String::new() } else { format!(", in {}", report.directory) };
+    page.line([
+        plain(format!("session {} is at ", report.session.short())),
+        strong(&report.now_at),
+        plain(format!(" now{place} (token {})", report.token)),
+    ]);
+    page.line([faint(format!(
+        "{} travelled, {} were there already; {} in all, {} without an actor",
+        units::bytes(report.bytes_sent),
+        units::bytes(report.bytes_present),
+        units::millis(report.took_ms),
+        units::millis(report.pause_ms)
+    ))]);
+    for note in &report.notes {
+        page.line([plain("note: "), plain(note)]);
+    }
+    if !report.resume.is_empty() {
+        page.line([plain("go on there: "), strong(&report.resume)]);
+    }
+    page
+}
+
+/// The phases of a move, one line each.
+pub(crate) fn timeline(steps: &[Progress]) -> Page {
+    let mut page = Page::default();
+    for step in steps {
+        page.append(phase_line(step));
+    }
+    page
+}
+
+/// The two sides of a move, as the person who typed the command calls them.
+#[derive(Debug, Clone)]
+pub(crate) struct Sides {
+    /// The owner until now.
+    pub(crate) source: String,
+    /// The owner to be.
+    pub(crate) destination: String,
+}
+
+/// What the person hears after Ctrl-C: the state of each side. `said` is the daemon's answer to the withdrawal,
+/// `session` what it says of the session afterwards.
+pub(crate) fn interrupted(
+    sides: &Sides,
+    last: Option<&Progress>,
+    said: &str,
+    session: Option<&SessionSummary>,
+) -> Failure {
+    let phase = last.map(|progress| progress.phase);
+    let what = phase.map_or_else(|| "interrupted".to_owned(), |phase| format!("interrupted while {}", word(phase)));
+    let after = session.map(|session| format!("; this device says: {}", session.state)).unwrap_or_default();
+    let why = format!("{said}; {}{after}", state_of_both(sides, phase));
+    let now_at =
+        session.map(|session| session.owner.clone()).or_else(|| last.map(|progress| progress.in_charge.clone()));
+    Failure { now_at, ..fault::local(exit::INTERRUPTED, &what, &why, "look where things stand: cede status") }
+}
+
+fn state_of_both(Sides { source, destination }: &Sides, phase: Option<Phase>) -> String {
+    match phase {
+        None | Some(Phase::Preparing | Phase::Waiting | Phase::Offered) => {
+            format!("{source} was in charge and {destination} held nothing of it")
+        }
+        Some(Phase::Transferring) => {
+            format!("{source} was in charge and {destination} held parts of it, which do not act")
+        }
+        Some(Phase::Staged) => {
+            format!("{source} was in charge and {destination} held a whole copy, which does not act")
+        }
+        Some(Phase::Released) => {
+            format!("{source} had given it up for good and {destination} acts as soon as it holds the release")
+        }
+        Some(Phase::Committed) => format!("{destination} is in charge and {source} keeps a copy, which does not act"),
+        Some(Phase::Abandoned) => format!("{source} is in charge and {destination} discards what it held"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples;
+
+    fn sides() -> Sides {
+        Sides { source: "this device".into(), destination: "server".into() }
+    }
+
+    #[test]
+    fn report_begins_with_where_the_session_is() {
+        insta::assert_snapshot!(report(&samples::report()).render(false));
+    }
+
+    #[test]
+    fn interruption_says_the_state_of_each_side() {
+        let last = samples::progress(Phase::Staged);
+        let failure = interrupted(&sides(), Some(&last), "the move was withdrawn", Some(&samples::session("x")));
+        insta::assert_snapshot!(fault::page(&failure).render(false));
+        assert_eq!(failure.exit, exit::INTERRUPTED);
+    }
+
+    #[test]
+    fn interruption_after_the_decision_does_not_promise_a_way_back() {
+        let failure = interrupted(&sides(), Some(&samples::progress(Phase::Released)), "too late to withdraw", None);
+        assert!(failure.why.contains("this device had given it up for good"), "{}", failure.why);
+    }
+
+    #[test]
+    fn interruption_before_anything_happened_is_said_too() {
+        let failure = interrupted(&sides(), None, "nothing was offered yet", None);
+        assert_eq!(failure.why, "nothing was offered yet; this device was in charge and server held nothing of it");
+        assert_eq!(failure.now_at, None);
+    }
+}

@@ -1,0 +1,60 @@
+//! The steps of a pairing.
+
+use cede_wire::control::DeviceSummary;
+use cede_wire::id::MeshId;
+
+use crate::page::{Page, plain, strong};
+use crate::units;
+
+/// What to do with the words.
+pub(crate) fn before_words(expires_in_s: u64) -> Page {
+    let minutes = units::count(expires_in_s.div_ceil(60), "minute", "minutes");
+    Page::of(format!("On the new device, type this within {minutes}. It works once:"))
+}
+
+/// The line to paste.
+pub(crate) fn command(command: &str) -> Page {
+    let mut page = Page::default();
+    page.line([plain("  "), strong(command)]);
+    page
+}
+
+/// The string that both screens show.
+pub(crate) fn comparison(comparison: &str, name: &str) -> Page {
+    let mut page = Page::default();
+    page.line([plain("The device that answered calls itself "), strong(name), plain(". Both screens show:")]);
+    page.line([plain("  "), strong(comparison)]);
+    page
+}
+
+/// The end.
+pub(crate) fn paired(device: &DeviceSummary, mesh: MeshId) -> Page {
+    let mut page = Page::default();
+    page.line([
+        plain("paired with "),
+        strong(&device.name),
+        plain(format!(" ({}) in mesh {}", device.id.short(), mesh.short())),
+    ]);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples;
+
+    #[test]
+    fn pairing_reads_as_a_conversation() {
+        let mut page = before_words(600);
+        page.append(command("cede pair amber river stone --at 192.168.1.2:4242"));
+        page.append(comparison("12-34-56", "server\u{202e}"));
+        page.append(paired(&samples::device("server", false), MeshId::new([0x9f; 32])));
+        insta::assert_snapshot!(page.render(false), @r"
+        On the new device, type this within 10 minutes. It works once:
+          cede pair amber river stone --at 192.168.1.2:4242
+        The device that answered calls itself server\u{202e}. Both screens show:
+          12-34-56
+        paired with server (d0d0d0d0) in mesh 9f9f9f9f
+        ");
+    }
+}

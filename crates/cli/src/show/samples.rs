@@ -1,0 +1,157 @@
+//! Control values that the renderers' tests start from.
+
+use cede_wire::control::{
+    ApprovalSummary, DeviceSummary, MoveReport, MoveSummary, Phase, Plan, Progress, SessionSummary, StatusReport,
+};
+use cede_wire::custody::FencingToken;
+use cede_wire::handoff::{Disposition, InventoryItem};
+use cede_wire::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId};
+use cede_wire::member::Capability;
+use cede_wire::record::PeerPolicy;
+use cede_wire::session::{Activity, AgentKind};
+
+/// The moment at which the samples are looked at.
+pub(crate) const NOW: u64 = 1_800_000_000_000;
+
+pub(crate) fn progress(phase: Phase) -> Progress {
+    Progress {
+        handoff: Some(HandoffId::new([0x3f; 16])),
+        session: SessionId::new([0xa1; 16]),
+        phase,
+        round: 1,
+        bytes: 1_200_000,
+        total_bytes: 3_400_000,
+        in_charge: "laptop".into(),
+        at_ms: 1_240,
+        note: "last delta".into(),
+    }
+}
+
+pub(crate) fn session(title: &str) -> SessionSummary {
+    SessionSummary {
+        id: SessionId::new([0xa1; 16]),
+        agent: AgentKind::ClaudeCode,
+        native: "5d1c".into(),
+        title: title.into(),
+        directory: "/home/ada/project".into(),
+        turns: 12,
+        bytes: 345_678,
+        version: "2.1.0".into(),
+        updated_unix_ms: NOW - 300_000,
+        activity: Some(Activity::Idle { evidence: "last turn complete".into() }),
+        owner: "laptop".into(),
+        here: true,
+        token: FencingToken { generation: 0, epoch: 2 },
+        state: "in charge here".into(),
+        resume: "cd /home/ada/project && claude --resume 5d1c".into(),
+    }
+}
+
+pub(crate) fn device(name: &str, this: bool) -> DeviceSummary {
+    DeviceSummary {
+        id: DeviceId::new([0xd0; 32]),
+        name: name.into(),
+        this,
+        administrator: this,
+        connected: true,
+        address: Some("192.168.1.7:4242".into()),
+        capabilities: vec![Capability::Presence, Capability::Handoff],
+        policy: PeerPolicy::Ask,
+    }
+}
+
+pub(crate) fn inventory() -> Vec<InventoryItem> {
+    let item = |what: &str, disposition, count, bytes, note: &str| InventoryItem {
+        what: what.into(),
+        disposition,
+        count,
+        bytes,
+        note: note.into(),
+    };
+    vec![
+        item("conversation", Disposition::Transferred, 3, 345_678, ""),
+        item("tracked files", Disposition::Rehydrated, 1_204, 0, "from the commits"),
+        item("ignored files", Disposition::Stays, 88, 52_000_000, "--include-ignored"),
+        item("provider credentials", Disposition::NeverTravels, 1, 0, ""),
+    ]
+}
+
+pub(crate) fn approval() -> ApprovalSummary {
+    ApprovalSummary {
+        id: ApprovalId::new([0x7c; 8]),
+        device: "laptop".into(),
+        kind: "receive".into(),
+        title: "Fix the login".into(),
+        agent: AgentKind::ClaudeCode,
+        directory: "/home/ada/project".into(),
+        inventory: inventory(),
+        executables: (1..=51).map(|n| format!("bin/tool-{n}")).collect(),
+        dotfiles: vec![".envrc".into()],
+        configuration_as_code: vec![".claude/settings.json".into()],
+        limit_bytes: 64_000_000,
+        expires_in_s: 110,
+    }
+}
+
+pub(crate) fn moving() -> MoveSummary {
+    MoveSummary {
+        handoff: HandoffId::new([0x3f; 16]),
+        title: "Fix the login".into(),
+        from: "laptop".into(),
+        to: "server".into(),
+        progress: progress(Phase::Transferring),
+    }
+}
+
+pub(crate) fn status() -> StatusReport {
+    StatusReport {
+        device: device("laptop", true),
+        software: "0.1.0".into(),
+        mesh: Some(MeshId::new([0x9f; 32])),
+        listening: "192.168.1.2:4242".into(),
+        read_only: false,
+        peers: vec![
+            device("server", false),
+            DeviceSummary { connected: false, address: None, ..device("desktop", false) },
+        ],
+        sessions: vec![
+            session("Fix the login"),
+            SessionSummary { owner: "server".into(), state: "moved to server".into(), here: false, ..session("Tests") },
+        ],
+        moves: vec![moving()],
+        approvals: vec![approval()],
+        next: "cede allow 7c7c7c7c".into(),
+    }
+}
+
+pub(crate) fn plan() -> Plan {
+    Plan {
+        session: session("Fix the login"),
+        device: "server".into(),
+        inventory: inventory(),
+        bytes: 12_345_678,
+        files: 1_204,
+        secret_looking: vec![".env".into()],
+        executables: vec!["run.sh".into()],
+        configuration_as_code: Vec::new(),
+        untracked_bytes: 120_000_000,
+        needs: vec!["--yes-large".into(), "--yes-secrets".into()],
+    }
+}
+
+pub(crate) fn report() -> MoveReport {
+    MoveReport {
+        handoff: HandoffId::new([0x3f; 16]),
+        session: SessionId::new([0xa1; 16]),
+        now_at: "server".into(),
+        directory: "/home/ada/project".into(),
+        token: FencingToken { generation: 0, epoch: 3 },
+        bytes_sent: 1_234_567,
+        bytes_present: 7_654_321,
+        took_ms: 1_430,
+        pause_ms: 210,
+        resume: "cd /home/ada/project && claude --resume 5d1c".into(),
+        timeline: vec![progress(Phase::Offered), progress(Phase::Committed)],
+        notes: vec!["the branch main was kept".into()],
+    }
+}

@@ -1,0 +1,105 @@
+//! Sessions in lists.
+
+use cede_wire::control::SessionSummary;
+use cede_wire::session::Activity;
+
+use crate::page::{Ink, Page, Span, faint, plain, strong};
+use crate::units;
+
+/// The sessions as a table of 80 columns; `now` in milliseconds since 1970.
+pub(crate) fn page(sessions: &[SessionSummary], now: u64) -> Page {
+    if sessions.is_empty() {
+        return Page::of("no sessions: start a coding agent here, or name a directory: cede adopt DIR");
+    }
+    let headings = ["id", "title", "agent", "owner", "size", "changed", "state"].map(faint).to_vec();
+    let row = |session: &SessionSummary| {
+        vec![
+            plain(session.id.short()),
+            strong(&session.title),
+            plain(session.agent.name()),
+            plain(&session.owner),
+            plain(units::bytes(session.bytes)),
+            plain(units::ago(session.updated_unix_ms, now)),
+            short_state(session),
+        ]
+    };
+    let mut page = Page::default();
+    page.table(0, std::iter::once(headings).chain(sessions.iter().map(row)).collect(), &[1, 6, 3]);
+    page
+}
+
+/// A session as `status` shows it: id, title, agent, state.
+pub(crate) fn row(session: &SessionSummary) -> Vec<Span> {
+    vec![plain(session.id.short()), strong(&session.title), plain(session.agent.name()), state(session)]
+}
+
+/// A session that was just named.
+pub(crate) fn adopted(session: &SessionSummary) -> Page {
+    let mut page = Page::default();
+    page.line([
+        plain(format!("{} is the session ", session.directory)),
+        strong(session.id.short()),
+        plain(format!(" now; hand it over: cede to <device> {}", session.id.short())),
+    ]);
+    page
+}
+
+/// What the agent does where the session is in charge here, else the state: the owner stands beside it.
+fn short_state(session: &SessionSummary) -> Span {
+    match &session.activity {
+        Some(activity) if session.here => {
+            let (word, ink) = doing(activity).unwrap_or(("idle", Ink::Good));
+            Span::new(ink, word)
+        }
+        Some(_) | None => state(session),
+    }
+}
+
+/// The state, and what the agent does where it is in charge here.
+fn state(session: &SessionSummary) -> Span {
+    let doing = session.activity.as_ref().and_then(doing);
+    match doing {
+        Some((word, ink)) => Span::new(ink, format!("{}, {word}", session.state)),
+        None if session.here => Span::new(Ink::Good, &session.state),
+        None => plain(&session.state),
+    }
+}
+
+const fn doing(activity: &Activity) -> Option<(&'static str, Ink)> {
+    match activity {
+        Activity::Idle { .. } => None,
+        Activity::Open { .. } => Some(("open", Ink::Good)),
+        Activity::Busy { .. } => Some(("busy", Ink::Warn)),
+        Activity::Interrupted { .. } => Some(("turn cut off", Ink::Warn)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples;
+    use unicode_width::UnicodeWidthStr;
+
+    #[test]
+    fn list_fits_eighty_columns_whatever_the_titles() {
+        let busy = SessionSummary {
+            activity: Some(Activity::Busy { pid: Some(7), evidence: "a turn runs".into() }),
+            ..samples::session("Überprüfe die Anmeldung und schreibe alle Tests neu, bitte gründlich")
+        };
+        let gone = SessionSummary {
+            owner: "server".into(),
+            state: "moved to server".into(),
+            here: false,
+            activity: None,
+            ..samples::session("日本語のタイトルがとても長い場合でも表は崩れない")
+        };
+        let text = page(&[samples::session("Tests"), busy, gone], samples::NOW).render(false);
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn empty_list_says_how_to_begin() {
+        assert!(page(&[], 0).render(false).contains("cede adopt DIR"));
+    }
+}

@@ -1,0 +1,118 @@
+//! Where text goes: data to the standard output, talk to the standard error, JSON instead of both where it is asked for.
+
+use std::io::{BufRead, IsTerminal, Read, Write};
+
+use cede_wire::control::{Failure, Reply, ReplyBody};
+
+use crate::args::Global;
+use crate::fault;
+use crate::limits::TYPED_BYTES;
+use crate::page::Page;
+
+/// The person's side of the command.
+#[derive(Debug, Clone)]
+pub(crate) struct Terminal {
+    /// JSON lines instead of text.
+    pub(crate) json: bool,
+    /// A person can be asked.
+    pub(crate) may_ask: bool,
+    /// A bar can be drawn.
+    pub(crate) bars: bool,
+    quiet: bool,
+    colour_out: bool,
+    colour_talk: bool,
+}
+
+impl Terminal {
+    /// Looks at the flags and at what the standard streams are.
+    pub(crate) fn new(global: &Global) -> Self {
+        let talks = std::io::stderr().is_terminal();
+        let colour = colour_wanted();
+        Self {
+            json: global.json,
+            may_ask: !global.json && !global.no_input && talks && std::io::stdin().is_terminal(),
+            bars: !global.json && !global.quiet && talks,
+            quiet: global.quiet,
+            colour_out: colour && std::io::stdout().is_terminal(),
+            colour_talk: colour && talks,
+        }
+    }
+
+    /// A result, for the standard output.
+    pub(crate) fn data(&self, page: &Page) {
+        if !self.json {
+            print(&mut std::io::stdout().lock(), &page.render(self.colour_out));
+        }
+    }
+
+    /// What is said besides, for the standard error.
+    pub(crate) fn talk(&self, page: &Page) {
+        if !self.json && !self.quiet {
+            self.insist(page);
+        }
+    }
+
+    /// One line of talk.
+    pub(crate) fn say(&self, text: impl AsRef<str>) {
+        self.talk(&Page::of(text));
+    }
+
+    /// The failure that ends the command.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        if self.json {
+            self.reply(&ReplyBody::Failed(failure.clone()));
+        } else {
+            self.insist(&fault::page(failure));
+        }
+    }
+
+    /// One line of the answer, where JSON is asked for.
+    pub(crate) fn reply(&self, body: &ReplyBody) {
+        if self.json
+            && let Ok(line) = serde_json::to_string(&Reply::new(body.clone()))
+        {
+            print(&mut std::io::stdout().lock(), &format!("{line}\n"));
+        }
+    }
+
+    /// Asks, with no as the default. `None`: nobody can be asked.
+    pub(crate) fn ask(&self, question: &str) -> Option<bool> {
+        if !self.may_ask {
+            return None;
+        }
+        print(&mut std::io::stderr().lock(), &format!("{} [y/N] ", crate::page::safe(question)));
+        let mut typed = String::new();
+        std::io::stdin().lock().take(TYPED_BYTES).read_line(&mut typed).ok()?;
+        Some(is_yes(&typed))
+    }
+
+    fn insist(&self, page: &Page) {
+        print(&mut std::io::stderr().lock(), &page.render(self.colour_talk));
+    }
+}
+
+/// Only `y` and `yes` are a yes.
+fn is_yes(typed: &str) -> bool {
+    matches!(typed.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+fn colour_wanted() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// A closed pipe is the reader's choice: `cede ls | head` is no failure.
+pub(crate) fn print(to: &mut dyn Write, text: &str) {
+    let _closed = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_a_yes() {
+        assert!(["y\n", "Yes\n", " y "].into_iter().all(is_yes));
+        assert!(!["", "\n", "n", "yep", "ja", "yes please"].into_iter().any(is_yes));
+    }
+}

@@ -1,0 +1,215 @@
+//! Each command: what is asked of the daemon, and what is done with the answer.
+
+pub(crate) mod moving;
+mod pairing;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cede_wire::control::{Answer, Check, Command, Failure, MoveRequest, ReplyBody, exit};
+use cede_wire::record::PeerPolicy;
+use clap::CommandFactory;
+
+use crate::args::{Cli, DeviceAction, To, Verb};
+use crate::client::Client;
+use crate::fault;
+use crate::places::Places;
+use crate::show::inventory::Paths;
+use crate::show::{self, doctor};
+use crate::terminal::Terminal;
+use crate::up;
+
+/// Does what was typed; the exit code comes back.
+///
+/// # Errors
+/// The failure to show; its exit code ends the command.
+pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
+    let verb = cli.verb.unwrap_or(Verb::Status);
+    if let Verb::Completions { shell } = verb {
+        return Ok(completions(shell));
+    }
+    let places = Places::resolve(cli.global.home.as_deref(), &|name| std::env::var_os(name))?;
+    let hand = Hand { client: Client::new(&places.socket), terminal };
+    match verb {
+        Verb::Up(options) => up::run(options, places),
+        Verb::Pair(pair) if pair.words.is_empty() => pairing::show_words(&hand, pair.yes),
+        Verb::Pair(pair) => pairing::join(&hand, &pair),
+        Verb::Status => hand.ask(Command::Status),
+        Verb::Ls { here } => hand.list(!here),
+        Verb::To(to) => hand.to(&to),
+        Verb::Take { session, wait, carry_only } => moving::take(&hand, session, wait, carry_only),
+        Verb::Cancel { handoff } => hand.ask(Command::Cancel { handoff }),
+        Verb::Devices { action } => hand.ask(device_command(action)),
+        Verb::Policy { device, ask, yes } => hand.ask(Command::Policy { device, policy: policy(ask, yes) }),
+        Verb::Approvals { all } => hand.approvals(all),
+        Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
+        Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
+        Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
+        Verb::Doctor => hand.doctor(&places),
+        Verb::Stop => hand.ask(Command::Stop),
+        Verb::Demo(_) => Err(fault::local(exit::FAILED, "the demo is not built yet", "", "")),
+        Verb::Completions { shell } => Ok(completions(shell)),
+    }
+}
+
+/// The daemon on one side, the person on the other.
+#[derive(Debug)]
+pub(crate) struct Hand<'a> {
+    pub(crate) client: Client,
+    pub(crate) terminal: &'a Terminal,
+}
+
+impl Hand<'_> {
+    /// Asks, and shows the answer.
+    fn ask(&self, command: Command) -> Result<u8, Failure> {
+        let answer = self.client.ask(command)?;
+        self.show(answer, FEW);
+        Ok(exit::OK)
+    }
+
+    /// Shows the last line of an answer.
+    pub(crate) fn show(&self, answer: Answer, paths: Paths) {
+        self.terminal.data(&show::answer(&answer, paths, now()));
+        self.terminal.reply(&ReplyBody::Done(answer));
+    }
+
+    fn list(&self, peers: bool) -> Result<u8, Failure> {
+        let answer = self.client.ask(Command::Sessions { peers })?;
+        if let Answer::Sessions { silent, .. } = &answer {
+            silent.iter().for_each(|who| self.terminal.say(format!("not answered: {who}")));
+        }
+        self.show(answer, FEW);
+        Ok(exit::OK)
+    }
+
+    fn approvals(&self, all: bool) -> Result<u8, Failure> {
+        let answer = self.client.ask(Command::Approvals)?;
+        self.show(answer, if all { Paths::All } else { FEW });
+        Ok(exit::OK)
+    }
+
+    fn to(&self, to: &To) -> Result<u8, Failure> {
+        let session = if to.files { Some(self.adopt_first(to)?) } else { to.session.clone() };
+        let request = MoveRequest {
+            device: to.device.clone(),
+            session,
+            directory: text_of(&present()?)?,
+            dry_run: to.dry_run,
+            wait: to.wait,
+            include_ignored: to.include_ignored.clone(),
+            exclude: to.exclude.clone(),
+            carry_only: to.carry_only,
+            confirm_large: to.yes_large,
+            confirm_secrets: to.yes_secrets,
+        };
+        moving::to(self, request)
+    }
+
+    fn adopt_first(&self, to: &To) -> Result<String, Failure> {
+        let directory = to.session.as_deref().unwrap_or(".");
+        match self.client.ask(adopt(Path::new(directory))?)? {
+            Answer::Adopted(session) => Ok(session.id.to_string()),
+            Answer::Status(_)
+            | Answer::Sessions { .. }
+            | Answer::Devices { .. }
+            | Answer::Doctor { .. }
+            | Answer::Paired { .. }
+            | Answer::Plan(_)
+            | Answer::Moved(_)
+            | Answer::Approvals { .. }
+            | Answer::Said { .. } => Err(fault::unexpected_answer()),
+        }
+    }
+
+    /// Without a daemon, what can be checked from here is checked, and the exit code says that none runs.
+    fn doctor(&self, places: &Places) -> Result<u8, Failure> {
+        let (checks, without) = match self.client.ask(Command::Doctor) {
+            Ok(Answer::Doctor { checks }) => (checks, exit::FAILED),
+            Ok(_) => return Err(fault::unexpected_answer()),
+            Err(failure) if failure.exit == exit::NO_DAEMON => (checks_from_here(&failure, places), exit::NO_DAEMON),
+            Err(failure) => return Err(failure),
+        };
+        let failed = doctor::any_failed(&checks);
+        self.show(Answer::Doctor { checks }, FEW);
+        Ok(if failed { without } else { exit::OK })
+    }
+}
+
+fn checks_from_here(failure: &Failure, places: &Places) -> Vec<Check> {
+    let check = |what: &str, result: &str, found: &str, cure: &str| Check {
+        what: what.to_owned(),
+        result: result.to_owned(),
+        found: found.to_owned(),
+        cure: cure.to_owned(),
+    };
+    let git = std::process::Command::new("git").arg("--version").stderr(Stdio::null()).output();
+    let git = match git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()) {
+        Ok(version) => check("git", "ok", &version, ""),
+        Err(error) => check("git", "fail", &error.to_string(), "install git with your system's packages"),
+    };
+    let state = if places.state.is_dir() { "is there" } else { "is not there yet, `cede up` makes it" };
+    vec![
+        check("daemon", "fail", &failure.why, &failure.cure),
+        check("state", "ok", &format!("{} {state}", places.state.display()), ""),
+        git,
+    ]
+}
+
+fn device_command(action: Option<DeviceAction>) -> Command {
+    match action {
+        None => Command::Devices,
+        Some(DeviceAction::Revoke { device }) => Command::Revoke { device },
+        Some(DeviceAction::Address { device, address }) => Command::Address { device, address },
+    }
+}
+
+fn policy(ask: bool, yes: bool) -> Option<PeerPolicy> {
+    match (ask, yes) {
+        (_, true) => Some(PeerPolicy::Yes),
+        (true, false) => Some(PeerPolicy::Ask),
+        (false, false) => None,
+    }
+}
+
+fn adopt(directory: &Path) -> Result<Command, Failure> {
+    let real = directory.canonicalize().and_then(|real| {
+        if real.is_dir() { Ok(real) } else { Err(std::io::Error::from(std::io::ErrorKind::NotADirectory)) }
+    });
+    let real = real.map_err(|error| {
+        let what = format!("{} cannot become a session", directory.display());
+        fault::local(exit::FAILED, &what, &error.to_string(), "name a directory that exists: cede adopt DIR")
+    })?;
+    Ok(Command::Adopt { directory: text_of(&real)? })
+}
+
+fn present() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        fault::local(exit::FAILED, "the present directory is gone", &error.to_string(), "go to one that exists: cd")
+    })
+}
+
+/// The control protocol is text; a directory whose name is not is refused rather than mistaken for another.
+fn text_of(path: &Path) -> Result<String, Failure> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        let why = format!("its name is not UTF-8: {}", path.display());
+        fault::local(exit::FAILED, "this directory cannot be named to the daemon", &why, "rename it")
+    })
+}
+
+fn completions(shell: clap_complete::Shell) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "cede", &mut script);
+    let _closed = std::io::stdout().lock().write_all(&script);
+    exit::OK
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What is listed of long lists unless `--all` is said.
+pub(crate) const FEW: Paths = Paths::Few { command: "cede approvals --all" };

@@ -1,0 +1,82 @@
+//! Pairing: words on the trusted device, the same words on the new one, then a look at both screens.
+
+use cede_wire::control::{Answer, Command, Failure, PairingEvent, ReplyBody, exit};
+
+use crate::args::Pair;
+use crate::client::Answers;
+use crate::fault;
+use crate::show::pairing;
+use crate::verbs::{FEW, Hand};
+
+/// `cede pair`: shows words and welcomes the device that knew them.
+pub(crate) fn show_words(hand: &Hand<'_>, welcome_unseen: bool) -> Result<u8, Failure> {
+    let answers = hand.client.open(Command::Pair, None)?;
+    follow(hand, answers, welcome_unseen)
+}
+
+/// `cede pair WORDS`: joins the mesh of the device that shows them.
+pub(crate) fn join(hand: &Hand<'_>, pair: &Pair) -> Result<u8, Failure> {
+    let command = Command::PairWith { words: pair.words.join(" "), address: pair.at.clone(), name: pair.name.clone() };
+    hand.terminal.say(match &pair.at {
+        Some(address) => format!("asking the device at {address}"),
+        None => "looking for the device on the local network".to_owned(),
+    });
+    let answers = hand.client.open(command, None)?;
+    follow(hand, answers, false)
+}
+
+fn follow(hand: &Hand<'_>, mut answers: Answers, welcome_unseen: bool) -> Result<u8, Failure> {
+    loop {
+        match answers.next()? {
+            ReplyBody::Pairing(event) => {
+                hand.terminal.reply(&ReplyBody::Pairing(event.clone()));
+                step(hand, event, welcome_unseen)?;
+            }
+            ReplyBody::Done(answer) => {
+                hand.show(answer, FEW);
+                return Ok(exit::OK);
+            }
+            ReplyBody::Failed(failure) => return Err(failure),
+            ReplyBody::Progress(_) | ReplyBody::Planned(_) => {}
+        }
+    }
+}
+
+fn step(hand: &Hand<'_>, event: PairingEvent, welcome_unseen: bool) -> Result<(), Failure> {
+    match event {
+        PairingEvent::Words { command, expires_in_s, .. } => {
+            hand.terminal.talk(&pairing::before_words(expires_in_s));
+            hand.terminal.data(&pairing::command(&command));
+            Ok(())
+        }
+        PairingEvent::Compare { comparison, name, confirm_here } => {
+            hand.terminal.data(&pairing::comparison(&comparison, &name));
+            if confirm_here { confirm(hand, &name, welcome_unseen) } else { wait_for_the_other(hand, &name) }
+        }
+    }
+}
+
+fn wait_for_the_other(hand: &Hand<'_>, name: &str) -> Result<(), Failure> {
+    hand.terminal.say(format!("if {name} shows the same, say so there; waiting"));
+    Ok(())
+}
+
+/// Nobody to ask is a no: a device is not welcome because nobody looked.
+fn confirm(hand: &Hand<'_>, name: &str, welcome_unseen: bool) -> Result<(), Failure> {
+    let question = format!("Does {name} show exactly the same, and is it yours?");
+    let answer = if welcome_unseen { Some(true) } else { hand.terminal.ask(&question) };
+    let said = hand.client.ask(Command::PairConfirm { accept: answer == Some(true) })?;
+    match (answer, said) {
+        (Some(_), Answer::Said { text }) => {
+            hand.terminal.say(text);
+            Ok(())
+        }
+        (Some(_), _) => Ok(()),
+        (None, _) => Err(fault::local(
+            exit::REFUSED,
+            &format!("{name} was not welcomed"),
+            "nobody can be asked here whether both screens show the same",
+            "run it in a terminal, or welcome unseen: cede pair --yes",
+        )),
+    }
+}
