@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::files;
 use crate::prove;
 use crate::shell::{Failure, Repository};
 
@@ -15,7 +16,20 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<(), F
         let held = status.map_err(|error| Failure(format!("shake did not start: {error}")))?.success();
         return if held { Ok(()) } else { Err(Failure(format!("shake failed with seed {seed}"))) };
     }
-    prove::report(&prove::tests(repository, "shake", &["--package", "cede-tests"])?)
+    let files = files::paths(repository)?;
+    let long: Vec<&str> = files.iter().filter_map(|path| long_binary(path)).collect();
+    if long.is_empty() {
+        return Err(Failure("shake: there are no long tests yet (tests/tests/shake*.rs); nothing was run".to_owned()));
+    }
+    let mut selection = vec!["--package", "cede-tests"];
+    selection.extend(long.iter().flat_map(|name| ["--test", name]));
+    prove::report(&prove::tests(repository, "shake", &selection)?)
+}
+
+/// The name of the test binary that a file is, where it is a long one.
+fn long_binary(path: &str) -> Option<&str> {
+    let name = path.strip_prefix("tests/tests/")?.strip_suffix(".rs")?;
+    (name.starts_with("shake") && !name.contains('/')).then_some(name)
 }
 
 const SEED: &str = "CEDE_SEED";
@@ -33,6 +47,13 @@ fn seed(arguments: &[String]) -> Result<u64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_binary_is_known_by_its_name() {
+        assert_eq!(long_binary("tests/tests/shake_kill.rs"), Some("shake_kill"));
+        assert_eq!(long_binary("tests/tests/shake/world.rs"), None);
+        assert_eq!(long_binary("tests/tests/e2e.rs"), None);
+    }
 
     #[test]
     fn seed_is_read_and_nonsense_is_refused() {
