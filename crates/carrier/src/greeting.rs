@@ -40,7 +40,7 @@ pub(crate) enum GreetingFault {
     WrongMesh { ours: MeshId, theirs: MeshId },
 }
 
-/// Holds the peer's greeting against its key and ours; gives the version to speak. Source: SPEC C-5.
+/// Holds the peer's greeting against its key and ours; gives the version to speak. Source: SPEC C-3.
 pub(crate) fn check(ours: &Hello, theirs: &Hello, peer: &DeviceKey) -> Result<u16, GreetingFault> {
     if theirs.device != peer.device() {
         return Err(GreetingFault::AnotherDevice);

@@ -10,12 +10,13 @@
 //! ```text
 //! bind ── accept(hello) ─▶ Member(Link) | Pairing(PairLink)
 //!      ── dial(address, key, hello) ─▶ Link ── control stream: PeerMessage, in order
-//!                                           ── data streams: bytes, up to 16 at once
+//!                                           ── data streams: bytes, several at once
 //!      ── dial_pairing(address) ─▶ PairLink ── frames
 //! ```
 #![warn(missing_docs)]
 
 pub mod closing;
+pub mod discovery;
 pub mod endpoint;
 mod framing;
 pub mod gate;

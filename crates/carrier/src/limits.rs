@@ -1,9 +1,9 @@
 //! Every bound of the carrier: name, value, reason.
 //!
 //! Memory, worst case of peers that send and a daemon that does not read: [`LINKS`] × [`LINK_WINDOW_BYTES`] +
-//! [`BULK_LINKS`] × [`BULK_WINDOW_BYTES`] + [`PAIR_LINKS`] × [`LINK_WINDOW_BYTES`] = 32 + 64 + 2 = 98 MiB received and
-//! unread. Sent and not yet acknowledged: [`SEND_WINDOW_BYTES`] for each link that this daemon itself sends bulk on.
-//! The goal for the whole daemon is 128 MiB while gibibytes move.
+//! [`BULK_LINKS`] × [`BULK_WINDOW_BYTES`] + [`PAIR_LINKS`] × [`LINK_WINDOW_BYTES`] = 32 + 54 + 2 = 88 MiB received and
+//! unread. Sent and not yet acknowledged: at most [`SEND_WINDOW_BYTES`] for each link that this daemon itself sends bulk
+//! on. The goal for the whole daemon is 128 MiB while gibibytes move; a daemon that reads holds far less.
 
 use core::time::Duration;
 
@@ -23,8 +23,7 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// A peer that says nothing for this long is gone: four keep-alives.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Links at once, in both directions together. Twice the largest mesh of one person that is measured (64 devices would
-/// be 63 links).
+/// Links at once, in both directions together: the largest mesh that is measured has 64 devices, which is 63 links.
 pub const LINKS: usize = 64;
 
 /// Pairing links at once. One ceremony is open at a time; the others are a stranger's and wait in vain.
@@ -53,23 +52,25 @@ pub const HANDSHAKE_BYTES: usize = 8 << 10;
 pub const ARRIVALS: usize = 16;
 
 /// Data streams open at once, in each direction. A transfer uses four.
-pub const DATA_STREAMS: u32 = 16;
+pub const DATA_STREAMS: u32 = 8;
+
+/// Bytes received and unread on one stream: 2 MiB is 100 MiB/s at a round trip of 20 ms, and four streams fill what most
+/// lines carry.
+pub const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 
 /// Bytes received and unread on a link that carries control messages only.
 pub const LINK_WINDOW_BYTES: u32 = 512 << 10;
 
-/// Bytes received and unread on a link with data streams: 16 MiB is 183 MiB/s at a round trip of 20 ms.
-pub const BULK_WINDOW_BYTES: u32 = 16 << 20;
-
-/// Bytes received and unread on one stream: half the link, so that one stalled stream does not stop the others.
-pub const STREAM_WINDOW_BYTES: u32 = 8 << 20;
+/// Bytes received and unread on a link with data streams: every data stream and the control stream at their full
+/// windows. So data that nobody reads does not hold up a message.
+pub const BULK_WINDOW_BYTES: u32 = (DATA_STREAMS + 1) * STREAM_WINDOW_BYTES;
 
 /// Links that have the bulk window at once; others move data through [`LINK_WINDOW_BYTES`]. A link that was given it
 /// keeps it until it ends: credit given to a peer cannot be taken back.
-pub const BULK_LINKS: usize = 4;
+pub const BULK_LINKS: usize = 3;
 
 /// Bytes sent and not acknowledged on one link: fills the peer's bulk window.
-pub const SEND_WINDOW_BYTES: u64 = 16 << 20;
+pub const SEND_WINDOW_BYTES: u64 = BULK_WINDOW_BYTES as u64;
 
 /// Socket buffers asked of the system. With 4 MiB a gibibyte on loopback loses no packet, with the usual 208 KiB
 /// thousands.
@@ -86,3 +87,6 @@ pub const UNKNOWN_FRAMES: u32 = 64;
 
 /// Hints from the local network kept for the daemon. Newer ones are dropped while it does not read.
 pub const HINTS: usize = 64;
+
+/// Addresses taken from one announcement: a machine with a few networks, in both families.
+pub const HINT_ADDRESSES: usize = 8;
