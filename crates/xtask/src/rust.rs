@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn test_module_is_blanked_and_the_rest_kept() {
+    fn module_of_tests_is_blanked_and_the_rest_kept() {
         let kept = without_tests(
             "use a;\n#[cfg(test)]\nmod tests {\n use std::fs;\n}\nfn b() {}\n#[cfg(test)]\nmod tests;\nfn c() {}",
         );
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn test_attribute_is_found_above_comments() {
+    fn attribute_of_a_test_is_found_above_comments() {
         let lines = ["}", "", "/// Shows: H-1", "#[tokio::test]", "async fn sends() {"];
         let above = above(&lines, 5);
         assert_eq!(above, ["#[tokio::test]", "/// Shows: H-1"]);

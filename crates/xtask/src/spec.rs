@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn test_shows_rules_and_other_functions_do_not() {
+    fn rules_are_shown_by_tests_and_by_nothing_else() {
         let told =
             tests(&[source("/// Shows: H-1, H-2\n#[test]\nfn shown() {}\n\n/// Shows: H-9\nfn not_a_test() {}\n")]);
         assert_eq!(told.shown.keys().collect::<Vec<_>>(), ["H-1", "H-2"]);
