@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     bin_name = "cede",
     version,
     about = "Move a live session between your own machines. One of them owns it, always.",
-    after_help = "`cede` alone is `cede status`. Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 refused,\n\
-                  5 pending, 6 not the owner, 7 timeout, 8 version mismatch, 130 interrupted.",
+    after_help = "`cede` alone is `cede status`. Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, \
+                  4 refused, 5 pending, 6 not the owner, 7 timeout, 8 version mismatch, 130 interrupted.",
     term_width = 80,
     disable_help_subcommand = true
 )]
@@ -37,8 +37,8 @@ pub(crate) struct Global {
     /// Never ask; what would need an answer fails
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
-    /// Keep state, socket and configuration in this directory
-    #[arg(long, global = true, value_name = "DIR", env = "CEDE_HOME", hide_env_values = true)]
+    /// Keep state, socket and configuration in this directory, as CEDE_HOME does
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
 }
 

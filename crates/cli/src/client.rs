@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// The words, approvals and paths on this socket are for this person's daemon only. Source: SPEC L-2.
+    /// The words, approvals and paths on this socket are for this person's daemon only. Source: SPEC L-1.
     fn check_owner(&self, stream: &UnixStream) -> Result<(), AskError> {
         let ours = rustix::process::geteuid().as_raw();
         let theirs = self.served_by(stream).map_err(|error| AskError::World(error.to_string()))?;

@@ -37,7 +37,7 @@ pub(crate) enum PlacesError {
 }
 
 impl Places {
-    /// Resolves the places: `home` (`--home`, `CEDE_HOME`) holds everything, else the XDG directories do.
+    /// Resolves the places: `home` (`--home`, else `CEDE_HOME`) holds everything, else the XDG directories do.
     ///
     /// # Errors
     /// [`PlacesError`]; nothing was touched.
@@ -45,8 +45,9 @@ impl Places {
         home: Option<&Path>,
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Self, PlacesError> {
+        let home = home.map(Path::to_owned).or_else(|| variable("CEDE_HOME").map(PathBuf::from));
         let places = match home.filter(|home| !home.as_os_str().is_empty()) {
-            Some(home) => Self::below(&std::path::absolute(home).map_err(|_| PlacesError::NoPresent)?),
+            Some(home) => Self::below(&std::path::absolute(&home).map_err(|_| PlacesError::NoPresent)?),
             None => Self::from_xdg(variable)?,
         };
         let bytes = places.socket.as_os_str().len();

@@ -48,7 +48,7 @@ pub(crate) fn items(items: &[InventoryItem]) -> Page {
     page
 }
 
-/// The paths of one class. What is not listed is counted, with the command that lists it. Source: SPEC L-7.
+/// The paths of one class. What is not listed is counted, with the command that lists it.
 pub(crate) fn class(name: &str, list: &[String], ink: Ink, paths: Paths) -> Page {
     let mut page = Page::default();
     if list.is_empty() {

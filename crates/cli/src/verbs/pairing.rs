@@ -17,11 +17,11 @@ pub(crate) fn show_words(hand: &Hand<'_>, welcome_unseen: bool) -> Result<u8, Fa
 /// `cede pair WORDS`: joins the mesh of the device that shows them.
 pub(crate) fn join(hand: &Hand<'_>, pair: &Pair) -> Result<u8, Failure> {
     let command = Command::PairWith { words: pair.words.join(" "), address: pair.at.clone(), name: pair.name.clone() };
+    let answers = hand.client.open(command, None)?;
     hand.terminal.say(match &pair.at {
         Some(address) => format!("asking the device at {address}"),
         None => "looking for the device on the local network".to_owned(),
     });
-    let answers = hand.client.open(command, None)?;
     follow(hand, answers, false)
 }
 
