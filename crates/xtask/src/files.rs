@@ -9,10 +9,20 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// As it is.
     pub(crate) text: String,
+    /// Taken apart.
+    pub(crate) masked: rust::Masked,
+}
+
+impl Source {
+    pub(crate) fn new(path: String, text: String) -> Self {
+        let masked = rust::mask(&text);
+        Self { path, text, masked }
+    }
+
     /// Without comments and literals, every line where it was.
-    pub(crate) code: String,
-    /// Its string literals.
-    pub(crate) literals: Vec<rust::Literal>,
+    pub(crate) fn code(&self) -> &str {
+        &self.masked.code
+    }
 }
 
 /// Every path, sorted.
@@ -33,8 +43,7 @@ pub(crate) fn sources(repository: &Repository, folders: &[&str]) -> Result<Vec<S
 
 fn read(repository: &Repository, path: String) -> Result<Source, Failure> {
     let text = repository.read(&path)?;
-    let (code, literals) = rust::mask(&text);
-    Ok(Source { path, text, code, literals })
+    Ok(Source::new(path, text))
 }
 
 /// True for a file that holds tests only.

@@ -1,11 +1,28 @@
 //! As much of Rust as the checks need: where comments and literals are, and where functions begin and end.
 
-/// A string literal.
-pub(crate) struct Literal {
-    /// Counted from 1.
+/// A source text, taken apart.
+#[derive(Default)]
+pub(crate) struct Masked {
+    /// Without comments and literals; every other byte and every line where it was.
+    pub(crate) code: String,
+    pub(crate) literals: Vec<Piece>,
+    pub(crate) comments: Vec<Piece>,
+}
+
+/// A string literal or a comment.
+pub(crate) struct Piece {
+    /// Where it begins, counted from 1.
     pub(crate) line: usize,
     /// As written, escapes included.
     pub(crate) text: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Token {
+    Code,
+    Text,
+    Character,
+    Comment,
 }
 
 /// A function with a body.
@@ -18,43 +35,48 @@ pub(crate) struct Function {
     pub(crate) lines: usize,
 }
 
-/// Blanks comments and literals; every other byte and every line stays where it was.
-pub(crate) fn mask(text: &str) -> (String, Vec<Literal>) {
+/// Takes a source text apart.
+pub(crate) fn mask(text: &str) -> Masked {
     let bytes = text.as_bytes();
-    let mut code = String::with_capacity(bytes.len());
-    let mut literals = Vec::new();
+    let mut masked = Masked::default();
     let mut at = 0;
     let mut line = 1;
     while at < bytes.len() {
-        let (end, is_text) = token(bytes, at);
+        let (end, token) = token(bytes, at);
         let piece = text.get(at..end).unwrap_or_default();
-        if is_text {
-            literals.push(Literal { line, text: piece.to_owned() });
+        match token {
+            Token::Text => masked.literals.push(Piece { line, text: piece.to_owned() }),
+            Token::Comment => masked.comments.push(Piece { line, text: piece.to_owned() }),
+            Token::Code | Token::Character => {}
         }
-        if end - at > 1 {
-            code.extend(piece.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
-        } else {
-            code.push(bytes.get(at).filter(|byte| byte.is_ascii()).map_or(' ', |byte| char::from(*byte)));
-        }
-        line += piece.bytes().filter(|byte| *byte == b'\n').count();
+        let shown = bytes.get(at..end).unwrap_or_default().iter();
+        let is_code = token == Token::Code;
+        masked.code.extend(shown.map(|byte| match byte {
+            b'\n' => '\n',
+            _ if is_code && byte.is_ascii() => char::from(*byte),
+            _ => ' ',
+        }));
+        line += newlines(bytes, at, end);
         at = end;
     }
-    (code, literals)
+    masked
 }
 
-/// The end of the comment or literal that begins here, or of this one byte; and whether it is a text.
-fn token(bytes: &[u8], at: usize) -> (usize, bool) {
+/// The end of the comment or literal that begins here, or of this one byte; and what it is.
+fn token(bytes: &[u8], at: usize) -> (usize, Token) {
     let rest = bytes.get(at..).unwrap_or_default();
     let within_word = at > 0 && bytes.get(at - 1).is_some_and(|byte| is_word(*byte));
-    match rest {
-        [b'/', b'/', ..] => (at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), false),
-        [b'/', b'*', ..] => (at + block_comment(rest), false),
-        [b'"', ..] => (at + text_literal(rest), true),
-        [b'\'', ..] => (at + char_literal(rest), false),
-        [b'r', b'"' | b'#', ..] if !within_word => raw(rest, 1).map_or((at + 1, false), |n| (at + n, true)),
-        [b'b', b'r', ..] if !within_word => raw(rest, 2).map_or((at + 1, false), |n| (at + n, true)),
-        _ => (at + 1, false),
-    }
+    let code = (1, Token::Code);
+    let (length, token) = match rest {
+        [b'/', b'/', ..] => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), Token::Comment),
+        [b'/', b'*', ..] => (block_comment(rest), Token::Comment),
+        [b'"', ..] => (text_literal(rest), Token::Text),
+        [b'\'', ..] => char_literal(rest).map_or(code, |length| (length, Token::Character)),
+        [b'r', b'"' | b'#', ..] if !within_word => raw(rest, 1).map_or(code, |length| (length, Token::Text)),
+        [b'b', b'r', ..] if !within_word => raw(rest, 2).map_or(code, |length| (length, Token::Text)),
+        _ => code,
+    };
+    ((at + length).min(bytes.len()), token)
 }
 
 fn is_word(byte: u8) -> bool {
@@ -89,16 +111,15 @@ fn text_literal(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// A lifetime is one byte long here: its name stays in the code.
-fn char_literal(rest: &[u8]) -> usize {
+/// None for a lifetime, whose name stays in the code.
+fn char_literal(rest: &[u8]) -> Option<usize> {
     match rest {
-        [_, b'\\', _, tail @ ..] => 3 + tail.iter().position(|byte| *byte == b'\'').map_or(0, |n| n + 1),
+        [_, b'\\', _, tail @ ..] => Some(4 + tail.iter().position(|byte| *byte == b'\'')?),
         [_, tail @ ..] => {
-            let width =
-                tail.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next()).map_or(1, char::len_utf8);
-            if tail.get(width) == Some(&b'\'') { width + 2 } else { 1 }
+            let first = tail.utf8_chunks().next()?.valid().chars().next()?;
+            (tail.get(first.len_utf8()) == Some(&b'\'')).then_some(first.len_utf8() + 2)
         }
-        [] => 1,
+        [] => None,
     }
 }
 
@@ -199,7 +220,7 @@ mod tests {
 
     #[test]
     fn comments_and_literals_are_blanked_in_place() {
-        let (code, literals) =
+        let Masked { code, literals, comments } =
             mask("let a = \"x{\"; // {\n/* { /* */ } */ let c = '{'; let l: &'a str = r#\"}\"{\"#;\n");
         assert!(!code.contains(['{', '}']), "{code}");
         assert!(code.contains("&'a str"), "{code}");
@@ -212,14 +233,14 @@ mod tests {
 
     #[test]
     fn text_over_several_lines_keeps_the_line_count() {
-        let (code, literals) = mask("a\n\"one\ntwo\"\nfn b() {}\n\"late\"");
+        let Masked { code, literals, .. } = mask("a\n\"one\ntwo\"\nfn b() {}\n\"late\"");
         assert_eq!(functions(&code), [Function { name: "b".to_owned(), line: 4, lines: 1 }]);
         assert_eq!(literals.last().map(|l| l.line), Some(5));
     }
 
     #[test]
     fn non_ascii_text_and_characters_are_blanked() {
-        let (code, _) = mask("let c = 'é'; let s = \"…{\"; fn after() {}");
+        let code = mask("let c = 'é'; let s = \"…{\"; fn after() {}").code;
         assert!(!code.contains('é') && code.ends_with("fn after() {}"), "{code}");
     }
 

@@ -141,7 +141,7 @@ fn imports(repository: &Repository) -> Result<Vec<String>, Failure> {
     let folders = PURE.map(|name| format!("crates/{name}/src/"));
     let sources = files::sources(repository, &folders.each_ref().map(String::as_str))?;
     let shipped = sources.iter().filter(|source| !files::is_test_file(&source.path));
-    Ok(shipped.flat_map(|source| banned_names(&source.path, &rust::without_tests(&source.code))).collect())
+    Ok(shipped.flat_map(|source| banned_names(&source.path, &rust::without_tests(source.code()))).collect())
 }
 
 fn banned_names(path: &str, code: &str) -> Vec<String> {
@@ -170,7 +170,7 @@ fn daemon_in_cli(repository: &Repository) -> Result<Vec<String>, Failure> {
         let below = path.trim_start_matches("crates/cli/src/");
         DAEMON_IN_CLI.iter().any(|word| below.trim_end_matches(".rs").split('/').any(|part| part == *word))
     };
-    let breaches = sources.iter().filter(|source| has_name(&source.code, "cede_daemon") && !allowed(&source.path));
+    let breaches = sources.iter().filter(|source| has_name(source.code(), "cede_daemon") && !allowed(&source.path));
     Ok(breaches.map(|source| format!("{}: only `up` and `demo` may use the daemon", source.path)).collect())
 }
 
