@@ -20,6 +20,7 @@ pub mod id;
 pub mod limits;
 pub mod member;
 pub mod message;
+pub mod pairing;
 pub mod path;
 pub mod record;
 pub mod refusal;
