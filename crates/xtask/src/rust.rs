@@ -229,6 +229,8 @@ mod tests {
             literals.iter().map(|l| (l.line, l.text.as_str())).collect::<Vec<_>>(),
             [(1, "\"x{\""), (2, "r#\"}\"{\"#")]
         );
+        let comments: Vec<_> = comments.iter().map(|comment| (comment.line, comment.text.as_str())).collect();
+        assert_eq!(comments, [(1, "// {"), (2, "/* { /* */ } */")]);
     }
 
     #[test]
