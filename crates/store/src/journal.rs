@@ -210,6 +210,7 @@ impl Journal {
     /// # Errors
     /// [`CommitError`]; the journal is as it was.
     pub fn rewrite(&self, keep: Vec<Record>, seen: Position) -> Result<Durable, CommitError> {
+        check_keep(&keep)?;
         self.ask(|on_durable| Job::Rewrite { keep, seen, on_durable })
     }
 
@@ -246,6 +247,17 @@ fn encode(records: &[Record]) -> Result<Batch, CommitError> {
     let batch = Batch::of(records);
     let fits = records.len() <= BATCH_RECORDS && batch.bytes.len() <= BATCH_BYTES && batch.longest <= RECORD_BYTES;
     if fits { Ok(batch) } else { Err(CommitError::TooLarge { records: records.len(), bytes: batch.bytes.len() }) }
+}
+
+/// What is kept must fit into a journal and leave half of it free.
+fn check_keep(keep: &[Record]) -> Result<(), CommitError> {
+    let lengths = keep.iter().map(|record| record.to_bytes().len());
+    let (longest, bytes) = lengths.fold((0, 0), |(longest, sum), length| (length.max(longest), sum + length));
+    if longest <= RECORD_BYTES && bytes as u64 <= JOURNAL_BYTES / 2 {
+        Ok(())
+    } else {
+        Err(CommitError::TooLarge { records: keep.len(), bytes })
+    }
 }
 
 /// Whether a group of so many bytes still fits behind `end`.

@@ -36,3 +36,5 @@ pub mod journal;
 pub mod limits;
 pub mod objects;
 pub mod stage;
+#[cfg(test)]
+mod tmpfs;

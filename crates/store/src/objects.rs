@@ -157,8 +157,10 @@ impl Objects {
     }
 
     fn remove(&self, hash: &Hash) -> Result<(), ObjectError> {
-        disk::remove_file(&self.path(hash))?;
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        if self.contains(hash) {
+            disk::remove_file(&self.path(hash))?;
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -74,6 +74,13 @@ impl Log {
         }
     }
 
+    /// Lets it write somewhere else, where the system says no.
+    #[cfg(test)]
+    pub(crate) fn onto(mut self, file: File) -> Self {
+        self.file = file;
+        self
+    }
+
     /// Where the journal stands after so many more batches.
     pub(crate) fn advance(&mut self, batches: u64) -> Position {
         self.batches += batches;
@@ -91,12 +98,12 @@ impl Log {
         if !fits(tail.end, bytes) {
             return Err(CommitError::Full);
         }
-        *room = make_room(&self.file, *room, tail.end + bytes)?;
-        let done = write_group(&self.file, tail, group).and_then(|()| flush(&self.file));
-        if done.is_err() {
-            self.state = State::Stopped;
+        match make_room(&self.file, *room, tail.end + bytes) {
+            Ok(Some(made)) => *room = made,
+            Ok(None) => return Err(CommitError::NoSpace),
+            Err(fault) => return Err(self.stop(fault)),
         }
-        Ok(done?)
+        write_group(&self.file, tail, group).and_then(|()| flush(&self.file)).map_err(|fault| self.stop(fault))
     }
 
     /// Puts a journal with just these records in the place of this one.
@@ -109,18 +116,26 @@ impl Log {
         if seen != Position(self.batches) {
             return Err(CommitError::Stale);
         }
-        let (file, tail) = write_whole(&self.dir, FileHeader { salt: salt()?, before }, keep)?;
-        // Which of the two files is the journal is in doubt until both calls went well.
-        let placed =
-            disk::rename(&self.dir.join(NEW_FILE), &self.dir.join(FILE)).and_then(|()| disk::sync_dir(&self.dir));
-        if let Err(fault) = placed {
-            self.state = State::Stopped;
-            return Err(fault.into());
+        match write_whole(&self.dir, FileHeader { salt: salt()?, before }, keep) {
+            Ok((file, tail)) => self.settle_on(file, tail),
+            Err(fault) if fault.is_full() => Err(CommitError::NoSpace),
+            Err(fault) => Err(self.stop(fault)),
         }
+    }
+
+    /// Gives the new file its name. Which of the two is the journal is in doubt until both calls went well.
+    fn settle_on(&mut self, file: File, tail: Tail) -> Result<(), CommitError> {
+        let (new, name) = (self.dir.join(NEW_FILE), self.dir.join(FILE));
+        disk::rename(&new, &name).and_then(|()| disk::sync_dir(&self.dir)).map_err(|fault| self.stop(fault))?;
         let room = tail.end;
         self.file = file;
         self.state = State::Open { tail, room };
         Ok(())
+    }
+
+    fn stop(&mut self, fault: DiskFault) -> CommitError {
+        self.state = State::Stopped;
+        fault.into()
     }
 
     /// Marks an orderly end: behind it, a bad last group shows as damage and not as a torn write.
@@ -175,31 +190,22 @@ fn continue_at(file: &File, condition: Condition, tail: Option<Tail>) -> Result<
     Ok(State::Open { tail, room })
 }
 
-/// Writes zeros ahead of the end. The room that is there may be used up when no more can be had.
-fn make_room(file: &File, room: u64, end: u64) -> Result<u64, CommitError> {
+/// Writes zeros ahead of the end, `None` when the disk is too full for it. The room that is there may be used up when
+/// no more can be had.
+fn make_room(file: &File, room: u64, end: u64) -> Result<Option<u64>, DiskFault> {
     if room >= end + JOURNAL_RESERVE_BYTES {
-        return Ok(room);
+        return Ok(Some(room));
     }
     let wanted = (end + JOURNAL_RESERVE_BYTES).next_multiple_of(JOURNAL_STEP_BYTES);
     let zeros = vec![0; usize::try_from(wanted - room).unwrap_or(0)];
     match file.write_all_at(&zeros, room).map_err(while_doing("make room in the journal")) {
-        Ok(()) => Ok(wanted),
-        // Nothing but zeros was written behind the room; the group itself was not begun.
-        Err(_) if room >= end => Ok(room),
-        Err(fault) if fault.is_full() => settle(file, room, end),
-        Err(fault) => Err(fault.into()),
-    }
-}
-
-/// After a full disk: the zeros that did fit are room as well.
-fn settle(file: &File, room: u64, end: u64) -> Result<u64, CommitError> {
-    let length = file.metadata().map_err(while_doing("look at the journal"))?.len();
-    if length >= end {
-        Ok(length)
-    } else if length >= room {
-        Err(CommitError::NoSpace)
-    } else {
-        Err(CommitError::Stopped)
+        Ok(()) => Ok(Some(wanted)),
+        // Nothing but zeros was written, and the group itself was not begun. The zeros that did fit are room.
+        Err(fault) if fault.is_full() => {
+            let length = file.metadata().map_err(while_doing("look at the journal"))?.len();
+            Ok((length >= end).then_some(length))
+        }
+        Err(fault) => Err(fault),
     }
 }
 
