@@ -31,6 +31,8 @@ pub enum Why {
     Unclean,
     /// It was written in another layout.
     Layout,
+    /// Its files are not those that were closed.
+    Changed,
     /// It did not open: an error, a panic, or no answer in time.
     DoesNotOpen,
 }

@@ -267,3 +267,5 @@ fn fits(end: u64, bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;

@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tempfile::{TempDir, tempdir};
@@ -45,40 +46,75 @@ fn index_of_another_layout_is_rebuilt() {
 }
 
 #[test]
-fn index_that_does_not_open_is_rebuilt_and_never_stops_the_start() {
-    for damage in [flip, cut, empty, remove] {
+fn index_whose_files_changed_is_rebuilt() {
+    for damage in [flip, cut, empty, remove, add] {
         let lab = Lab::new();
-        let (index, _) = lab.open();
-        let tree = index.tree("stat").unwrap();
-        for number in 0..3_000_u32 {
-            tree.put(&number.to_be_bytes(), &[7; 100]).unwrap();
-        }
-        drop(tree);
-        index.close().unwrap();
+        lab.fill_and_close();
         damage(&lab.home.path("index").join("1"));
         let (index, condition) = lab.open();
+        assert_eq!(condition, IndexCondition::Rebuild(Why::Changed));
+        assert_eq!(index.tree("stat").unwrap().count(), Ok(0));
+    }
+}
+
+#[test]
+fn index_that_does_not_open_is_rebuilt_and_never_stops_the_start() {
+    for damage in [flip, cut, empty, remove, add] {
+        let lab = Lab::new();
+        lab.fill_and_close();
+        let dir = lab.home.path("index");
+        damage(&dir.join("1"));
+        // The mark says that these are the right files, so only sled itself stands in the way.
+        opening::mark_clean(&dir, "1", LAYOUT).unwrap();
+        let (index, condition) = lab.open();
         let tree = index.tree("stat");
-        // Whatever sled makes of it: rows that are believed, or the word that there are none.
         if condition == IndexCondition::Rebuild(Why::DoesNotOpen) {
             assert_eq!(tree.unwrap().count(), Ok(0));
-            index.tree("stat").unwrap().put(b"a", b"1").unwrap();
+            index.close().unwrap();
+            assert_eq!(lab.open().1, IndexCondition::Ready);
         }
     }
 }
 
 #[test]
-fn foreign_files_in_the_place_of_the_index_are_no_obstacle() {
+fn directory_in_the_place_of_a_file_of_sled_is_no_obstacle() {
     let lab = Lab::new();
     lab.open().0.close().unwrap();
     let dir = lab.home.path("index");
     fs::remove_dir_all(dir.join("1")).unwrap();
-    fs::create_dir(dir.join("1")).unwrap();
-    fs::create_dir(dir.join("1").join("conf")).unwrap();
+    fs::create_dir_all(dir.join("1").join("conf")).unwrap();
+    opening::mark_clean(&dir, "1", LAYOUT).unwrap();
     let (index, condition) = lab.open();
     assert_eq!(condition, IndexCondition::Rebuild(Why::DoesNotOpen));
     index.tree("stat").unwrap().put(b"a", b"1").unwrap();
     index.close().unwrap();
     assert_eq!(lab.open().1, IndexCondition::Ready);
+}
+
+#[test]
+fn large_index_is_believed_after_each_orderly_end() {
+    let lab = Lab::new();
+    lab.fill_and_close();
+    for round in 0..5_u8 {
+        let (index, condition) = lab.open();
+        assert_eq!(condition, IndexCondition::Ready, "round {round}");
+        let tree = index.tree("stat").unwrap();
+        assert_eq!(tree.count(), Ok(3_000));
+        for number in 0..3_000_u32 {
+            tree.put(&number.to_be_bytes(), &[round; 150]).unwrap();
+        }
+        index.close().unwrap();
+    }
+}
+
+#[test]
+fn damaged_mark_is_no_mark() {
+    let lab = Lab::new();
+    for mark in ["", "1 1", "1 1 00\n", "1 ../1 00\n", "x 1 00\n"] {
+        lab.open().0.close().unwrap();
+        fs::write(lab.home.path("index").join("clean"), mark).unwrap();
+        assert_eq!(lab.open().1, IndexCondition::Rebuild(Why::Unclean), "{mark:?}");
+    }
 }
 
 #[test]
@@ -165,23 +201,37 @@ impl Lab {
     fn open(&self) -> (Index, IndexCondition) {
         Index::open(&self.home, LAYOUT).unwrap()
     }
+
+    fn fill_and_close(&self) {
+        let (index, _) = self.open();
+        let tree = index.tree("stat").unwrap();
+        for number in 0..3_000_u32 {
+            tree.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+        }
+        drop(tree);
+        index.close().unwrap();
+    }
 }
 
-fn flip(dir: &std::path::Path) {
+fn add(dir: &Path) {
+    fs::write(dir.join("snap.0000000000000000"), b"?").unwrap();
+}
+
+fn flip(dir: &Path) {
     let file = fs::File::options().write(true).open(dir.join("db")).unwrap();
     for at in (1_000..100_000).step_by(997) {
         file.write_all_at(&[0xff], at).unwrap();
     }
 }
 
-fn cut(dir: &std::path::Path) {
+fn cut(dir: &Path) {
     fs::File::options().write(true).open(dir.join("db")).unwrap().set_len(70_000).unwrap();
 }
 
-fn empty(dir: &std::path::Path) {
+fn empty(dir: &Path) {
     fs::write(dir.join("conf"), b"").unwrap();
 }
 
-fn remove(dir: &std::path::Path) {
+fn remove(dir: &Path) {
     fs::remove_file(dir.join("db")).unwrap();
 }
