@@ -211,4 +211,4 @@ fn broken(error: &std::io::Error) -> AskError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

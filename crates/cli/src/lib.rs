@@ -17,6 +17,7 @@
 
 mod args;
 mod client;
+mod demo;
 mod fault;
 mod interrupt;
 mod limits;

@@ -33,3 +33,21 @@ pub(crate) const SOCKET_PATH_BYTES: usize = 103;
 
 /// Longest answer to a question on the terminal, in bytes.
 pub(crate) const TYPED_BYTES: u64 = 256;
+
+/// How long a daemon of the demo may take until it answers.
+pub(crate) const DAEMON_START: Duration = Duration::from_secs(10);
+
+/// How long a daemon of the demo may take to end.
+pub(crate) const DAEMON_END: Duration = Duration::from_secs(5);
+
+/// Most lines of a daemon's log that a failed demo quotes.
+pub(crate) const LOG_LINES: usize = 12;
+
+/// Most files that the demo looks at: it makes a dozen.
+pub(crate) const DEMO_FILES: usize = 1_000;
+
+/// Most differences that a failed demo lists.
+pub(crate) const SHOWN_DIFFERENCES: usize = 20;
+
+/// How often the demo's operators look for questions.
+pub(crate) const OPERATOR_LOOKS: Duration = Duration::from_millis(40);

@@ -14,6 +14,7 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, DeviceAction, To, Verb};
 use crate::client::Client;
+use crate::demo;
 use crate::fault;
 use crate::places::Places;
 use crate::show::inventory::Paths;
@@ -49,7 +50,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
         Verb::Doctor => hand.doctor(&places),
         Verb::Stop => hand.ask(Command::Stop),
-        Verb::Demo(_) => Err(fault::local(exit::FAILED, "the demo is not built yet", "", "")),
+        Verb::Demo(options) => demo::run(&options, terminal),
         Verb::Completions { shell } => Ok(completions(shell)),
     }
 }
@@ -109,18 +110,10 @@ impl Hand<'_> {
 
     fn adopt_first(&self, to: &To) -> Result<String, Failure> {
         let directory = to.session.as_deref().unwrap_or(".");
-        match self.client.ask(adopt(Path::new(directory))?)? {
-            Answer::Adopted(session) => Ok(session.id.to_string()),
-            Answer::Status(_)
-            | Answer::Sessions { .. }
-            | Answer::Devices { .. }
-            | Answer::Doctor { .. }
-            | Answer::Paired { .. }
-            | Answer::Plan(_)
-            | Answer::Moved(_)
-            | Answer::Approvals { .. }
-            | Answer::Said { .. } => Err(fault::unexpected_answer()),
-        }
+        let Answer::Adopted(session) = self.client.ask(adopt(Path::new(directory))?)? else {
+            return Err(fault::unexpected_answer());
+        };
+        Ok(session.id.to_string())
     }
 
     /// Without a daemon, what can be checked from here is checked, and the exit code says that none runs.

@@ -18,6 +18,45 @@ fn serving(bytes: Vec<u8>) -> (tempfile::TempDir, Client, std::thread::JoinHandl
     (directory, client, server)
 }
 
+/// What the daemon of a test does next.
+pub(crate) enum Step {
+    /// Accepts a connection, reads its request, answers with these lines.
+    Accept(Vec<ReplyBody>),
+    /// Answers with one more line on an earlier connection.
+    More(usize, ReplyBody),
+}
+
+/// A daemon that follows a script; what it was asked comes back when it has ended.
+pub(crate) fn scripted(steps: Vec<Step>) -> (tempfile::TempDir, Client, std::thread::JoinHandle<Vec<Command>>) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("cede.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut streams, mut asked) = (Vec::new(), Vec::new());
+        for step in steps {
+            let (stream, bodies) = match step {
+                Step::Accept(bodies) => {
+                    let stream = listener.accept().unwrap().0;
+                    asked.push(request(&stream));
+                    streams.push(stream);
+                    (streams.last_mut().unwrap(), bodies)
+                }
+                Step::More(index, body) => (&mut streams[index], vec![body]),
+            };
+            bodies.into_iter().for_each(|body| stream.write_all(&line(body)).unwrap());
+        }
+        asked
+    });
+    let client = Client::new(&socket);
+    (directory, client, server)
+}
+
+fn request(stream: &UnixStream) -> Command {
+    let mut asked = String::new();
+    BufReader::new(stream.try_clone().unwrap()).read_line(&mut asked).unwrap();
+    serde_json::from_str::<Request>(&asked).unwrap().command
+}
+
 fn line(body: ReplyBody) -> Vec<u8> {
     let mut line = serde_json::to_vec(&Reply::new(body)).unwrap();
     line.push(b'\n');

@@ -4,7 +4,7 @@ use cede_wire::control::{Failure, MoveReport, MoveSummary, Phase, Progress, Sess
 
 use crate::fault;
 use crate::page::{Page, Span, faint, plain, strong};
-use crate::progress::{amount, phase_line, word};
+use crate::progress::{amount, word};
 use crate::units;
 
 /// A move under way, as `status` shows it.
@@ -41,15 +41,6 @@ pub(crate) fn report(report: &MoveReport) -> Page {
     }
     if !report.resume.is_empty() {
         page.line([plain("go on there: "), strong(&report.resume)]);
-    }
-    page
-}
-
-/// The phases of a move, one line each.
-pub(crate) fn timeline(steps: &[Progress]) -> Page {
-    let mut page = Page::default();
-    for step in steps {
-        page.append(phase_line(step));
     }
     page
 }

@@ -33,9 +33,14 @@ pub(crate) fn to(hand: &Hand<'_>, request: MoveRequest) -> Result<u8, Failure> {
 /// `cede take`.
 pub(crate) fn take(hand: &Hand<'_>, session: String, wait: bool, carry_only: bool) -> Result<u8, Failure> {
     let sides = Sides { source: "its owner".to_owned(), destination: "this device".to_owned() };
-    let watch = Watch::new(hand, &sides, Some(session.clone()));
-    let answer = watch.follow(Command::Take { session, wait, carry_only }).map_err(|ended| ended.failure)?;
+    let command = Command::Take { session: session.clone(), wait, carry_only };
+    let answer = watched(hand, &sides, session, command)?;
     Ok(show_end(hand, answer))
+}
+
+/// Any move, watched until it ends: progress is shown, Ctrl-C withdraws it.
+pub(crate) fn watched(hand: &Hand<'_>, sides: &Sides, session: String, command: Command) -> Result<Answer, Failure> {
+    Watch::new(hand, sides, Some(session)).follow(command).map_err(|ended| ended.failure)
 }
 
 fn show_end(hand: &Hand<'_>, answer: Answer) -> u8 {
@@ -80,13 +85,16 @@ impl<'a> Watch<'a> {
         Self { hand, sides, typed, phases: Phases::new(hand.terminal), last: None, plan: None }
     }
 
-    fn follow(mut self, command: Command) -> Result<Answer, Ended> {
+    fn follow(self, command: Command) -> Result<Answer, Ended> {
         let answers = self.hand.client.open(command, None).map_err(ended)?;
-        let events = events(answers);
+        self.until_the_end(&events(answers))
+    }
+
+    fn until_the_end(mut self, events: &Receiver<Event>) -> Result<Answer, Ended> {
         loop {
             let outcome = match events.recv() {
                 Ok(Event::Reply(body)) => self.see(*body),
-                Ok(Event::Interrupted) => Some(Err(self.withdraw(&events))),
+                Ok(Event::Interrupted) => Some(Err(self.withdraw(events))),
                 Ok(Event::Over(error)) => Some(Err(error.into())),
                 Err(_) => Some(Err(AskError::Ended.into())),
             };
@@ -172,3 +180,6 @@ fn ended(error: AskError) -> Ended {
 /// The needs that a person can say yes to. Source: the flags of `cede to`.
 const LARGE: &str = "--yes-large";
 const SECRETS: &str = "--yes-secrets";
+
+#[cfg(test)]
+mod tests;

@@ -80,3 +80,6 @@ fn confirm(hand: &Hand<'_>, name: &str, welcome_unseen: bool) -> Result<(), Fail
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What the demo tells: each step as it happens, and the timeline at the end.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use cede_wire::control::{Answer, MoveReport, Phase, Progress, ReplyBody, SessionSummary, exit};
+
+use crate::demo::evidence::Evidence;
+use crate::demo::since;
+use crate::page::{Ink, Page, Span, faint, plain, strong};
+use crate::progress::word;
+use crate::terminal::Terminal;
+use crate::units;
+
+/// The story so far.
+#[derive(Debug)]
+pub(super) struct Story<'a> {
+    terminal: &'a Terminal,
+    begun: Instant,
+    said: Said,
+    moves: Vec<Moved>,
+    place: String,
+}
+
+/// One move of the story.
+#[derive(Debug)]
+struct Moved {
+    from: &'static str,
+    to: &'static str,
+    /// When it began, since the demo began.
+    at_ms: u64,
+    report: MoveReport,
+}
+
+/// What the operators said meanwhile: told when no bar is on the screen.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Said(Arc<Mutex<Vec<String>>>);
+
+impl Said {
+    /// Adds a sentence.
+    pub(super) fn add(&self, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<'a> Story<'a> {
+    /// Begins.
+    pub(super) fn new(terminal: &'a Terminal) -> Self {
+        Self { terminal, begun: Instant::now(), said: Said::default(), moves: Vec::new(), place: String::new() }
+    }
+
+    /// Where it is told.
+    pub(super) fn terminal(&self) -> &'a Terminal {
+        self.terminal
+    }
+
+    /// Where the operators leave what they said.
+    pub(super) fn said(&self) -> Said {
+        self.said.clone()
+    }
+
+    /// Two daemons run.
+    pub(super) fn devices(&self, root: &Path) {
+        self.terminal.say(format!("two daemons, laptop and server, in throw-away homes below {}", root.display()));
+    }
+
+    /// They know each other.
+    pub(super) fn paired(&self, comparison: &str) {
+        self.terminal.say(format!("paired: both showed {comparison}"));
+    }
+
+    /// There is something to move.
+    pub(super) fn made(&self, session: &SessionSummary, evidence: &Evidence) {
+        self.terminal.say(format!(
+            "a repository with {}, {} in git status and a commit that was never pushed",
+            units::count(evidence.files.len() as u64, "file", "files"),
+            units::count(evidence.status.len() as u64, "line", "lines"),
+        ));
+        self.terminal.say(format!(
+            "the {} session \"{}\" moves; the agents are not installed in these homes, so it is carried only",
+            session.agent.name(),
+            session.title
+        ));
+    }
+
+    /// A command, as a person would have typed it.
+    pub(super) fn typed(&self, device: &str, command: &str) {
+        let mut page = Page::default();
+        page.line([faint(format!("{device}$ ")), strong(command)]);
+        self.terminal.talk(&page);
+    }
+
+    /// A move ended.
+    pub(super) fn moved(&mut self, report: &MoveReport, from: &'static str, to: &'static str) {
+        self.said.take().into_iter().for_each(|text| self.terminal.say(text));
+        report.notes.iter().for_each(|note| self.terminal.say(format!("note: {note}")));
+        let at_ms = since(self.begun).saturating_sub(report.took_ms);
+        self.place = format!("{to}, in {}", report.directory);
+        self.moves.push(Moved { from, to, at_ms, report: report.clone() });
+    }
+
+    /// What is at a device is what left the other one.
+    pub(super) fn equal(&self, device: &str, evidence: &Evidence) {
+        let mut page = Page::default();
+        page.line([
+            Span::new(Ink::Good, "equal"),
+            plain(format!(
+                " at {device}: {} of conversation, git status, HEAD, {}",
+                units::bytes(evidence.conversation_bytes),
+                units::count(evidence.files.len() as u64, "file hash", "file hashes")
+            )),
+        ]);
+        self.terminal.talk(&page);
+    }
+
+    /// The work went on.
+    pub(super) fn worked(&self) {
+        self.terminal.say("at server the work goes on: one file changed, one added");
+    }
+
+    /// The timeline, and where the session is; the exit code comes back.
+    pub(super) fn end(&self, kept: bool) -> u8 {
+        let left = if kept { "both homes were kept" } else { "nothing is left behind" };
+        let text = format!("everything held in {}; {left}", units::millis(since(self.begun)));
+        let mut page = self.timeline();
+        page.gap();
+        page.line([plain("the session is at "), strong(&self.place)]);
+        page.line([Span::new(Ink::Good, &text)]);
+        self.terminal.data(&page);
+        self.terminal.reply(&ReplyBody::Done(Answer::Said { text }));
+        exit::OK
+    }
+
+    fn timeline(&self) -> Page {
+        let mut rows = vec![["time", "move", "phase", "bytes", "in charge"].map(faint).to_vec()];
+        for moved in &self.moves {
+            rows.extend(moved.report.timeline.iter().map(|step| row(moved, step)));
+        }
+        let mut page = Page::default();
+        page.table(0, rows, &[4]);
+        self.moves.iter().for_each(|moved| page.line(sum(moved)));
+        page
+    }
+}
+
+fn row(moved: &Moved, step: &Progress) -> Vec<Span> {
+    let travelled = if step.phase == Phase::Transferring { units::bytes(step.bytes) } else { String::new() };
+    vec![
+        plain(format!("{:>8}", units::millis(moved.at_ms + step.at_ms))),
+        plain(format!("{} → {}", moved.from, moved.to)),
+        strong(word(step.phase)),
+        plain(travelled),
+        plain(&step.in_charge),
+    ]
+}
+
+fn sum(moved: &Moved) -> Vec<Span> {
+    let Moved { from, to, report, .. } = moved;
+    vec![faint(format!(
+        "{from} → {to}: {} travelled, {} were there, {}, {} without an actor",
+        units::bytes(report.bytes_sent),
+        units::bytes(report.bytes_present),
+        units::millis(report.took_ms),
+        units::millis(report.pause_ms)
+    ))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Global;
+    use crate::show::samples;
+
+    #[test]
+    fn timeline_says_who_owned_it_when() {
+        let terminal = Terminal::new(&Global::default());
+        let mut story = Story::new(&terminal);
+        story.moves.push(Moved { from: "laptop", to: "server", at_ms: 2_000, report: samples::report() });
+        insta::assert_snapshot!(story.timeline().render(false));
+    }
+}
