@@ -137,9 +137,9 @@ pub(crate) struct Up {
     /// Neither announce this device nor look for others
     #[arg(long)]
     pub(crate) no_discovery: bool,
-    /// What to log: error, warn, info, debug, trace, or a filter
-    #[arg(long, value_name = "FILTER", default_value = "info")]
-    pub(crate) log: String,
+    /// What to log: error, warn, info (default), debug, trace, or a filter
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
     /// Stop when the standard input ends
     #[arg(long, hide = true)]
     pub(crate) while_stdin: bool,

@@ -17,6 +17,7 @@
 
 mod args;
 mod client;
+mod config;
 mod demo;
 mod fault;
 mod interrupt;
