@@ -42,19 +42,18 @@ pub(crate) fn counts_of_cargo_test(output: &str) -> Counts {
         counts.passed += number_before(line, " passed");
         counts.failed += number_before(line, " failed");
     }
-    counts.skipped = output.lines().filter_map(|line| line.strip_prefix(SKIP)).map(str::to_owned).collect();
+    counts.skipped = output.lines().filter_map(skip_line).map(str::to_owned).collect();
     counts.passed = counts.passed.saturating_sub(counts.skipped.len());
     counts
 }
 
+/// The test harness may have begun the line with the name of the test.
 fn skip_line(case: &str) -> Option<&str> {
-    let lines = case.lines().map(|line| {
-        line.rsplit_once("<system-out>").or_else(|| line.rsplit_once("<system-err>")).map_or(line, |(_, rest)| rest)
-    });
-    lines
-        .filter_map(|line| line.trim().strip_prefix(SKIP))
-        .map(|line| line.split("</system").next().unwrap_or(line))
-        .next()
+    case.lines().find_map(|line| {
+        let (before, reason) = line.split_once(SKIP)?;
+        let begins = ["...", "<system-out>", "<system-err>"].iter().any(|end| before.trim_end().ends_with(end));
+        (begins || before.trim().is_empty()).then(|| reason.split("</system").next().unwrap_or(reason))
+    })
 }
 
 fn attribute<'a>(case: &'a str, name: &str) -> &'a str {
@@ -75,9 +74,10 @@ mod tests {
     fn report_is_counted_with_the_reasons_of_what_was_skipped() {
         let report = "<testsuites>\n<testcase name=\"a\" time=\"1\"></testcase>\n<testcase name=\"b\"><failure/></testcase>\n\
             <testcase name=\"c\">\n<system-out>running\nskipped: no strace here\n</system-out></testcase>\
-            <testcase name=\"d\"><system-out>skipped: no npm</system-out></testcase>";
+            <testcase name=\"d\"><system-out>test d ... skipped: no npm</system-out></testcase>\
+            <testcase name=\"e\"><system-out>nothing was skipped: all ran</system-out></testcase>";
         let counts = counts(report);
-        assert_eq!((counts.passed, counts.failed), (1, 1));
+        assert_eq!((counts.passed, counts.failed), (2, 1));
         assert_eq!(counts.skipped, ["c: no strace here", "d: no npm"]);
     }
 

@@ -27,8 +27,7 @@ use std::process::ExitCode;
 
 use crate::shell::{Failure, Repository};
 
-const USAGE: &str =
-    "usage: cargo xtask <look | walls | spec | tidy | prove | shake [--seed <n>] | night | bench [arguments]>";
+const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | night | bench [arguments]>";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,7 +48,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "walls" => look::check("walls", walls::run(&repository)?),
         "spec" => look::check("spec", spec::run(&repository)?),
         "tidy" => look::check("tidy", tidy::run(&repository)?),
-        "prove" => prove::run(&repository),
+        "prove" => prove::run(&repository, rest),
         "shake" => shake::run(&repository, rest),
         "night" => night::run(&repository),
         "bench" => bench::run(&repository, rest),

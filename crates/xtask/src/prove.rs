@@ -3,10 +3,15 @@
 use crate::junit::{self, Counts};
 use crate::shell::{self, Failure, Repository};
 
-pub(crate) fn run(repository: &Repository) -> Result<(), Failure> {
+/// Arguments select packages, as cargo does: `-p cede-core`. None: the workspace.
+pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<(), Failure> {
     let profile = if shell::in_ci() { "ci" } else { "default" };
-    let mut counts = tests(repository, profile, &["--workspace"])?;
-    counts.add(doc_tests(repository)?);
+    let mut selection: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if selection.is_empty() {
+        selection.push("--workspace");
+    }
+    let mut counts = tests(repository, profile, &selection)?;
+    counts.add(doc_tests(repository, &selection)?);
     report(&counts)
 }
 
@@ -39,8 +44,11 @@ fn nextest(repository: &Repository, profile: &str, selection: &[&str]) -> Result
     }
 }
 
-fn doc_tests(repository: &Repository) -> Result<Counts, Failure> {
-    cargo_test(repository, &["test", "--quiet", "--doc", "--no-fail-fast", "--workspace"])
+/// Packages without a library have no documentation tests; cargo refuses to be asked for them alone.
+fn doc_tests(repository: &Repository, selection: &[&str]) -> Result<Counts, Failure> {
+    let mut arguments = vec!["test", "--quiet", "--doc", "--no-fail-fast"];
+    arguments.extend(selection);
+    cargo_test(repository, &arguments)
 }
 
 fn cargo_test(repository: &Repository, arguments: &[&str]) -> Result<Counts, Failure> {
