@@ -15,4 +15,4 @@ pub mod limits;
 pub mod membership;
 pub mod name;
 pub mod now;
-//pub mod pairing;
+pub mod pairing;

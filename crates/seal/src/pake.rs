@@ -29,7 +29,7 @@ pub enum PakeError {
 
 /// What both sides must see alike, besides the words. Anything that differs makes the proofs differ.
 /// Source: SPEC S-8.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Transcript {
     /// The host's mesh.
     pub mesh: MeshId,
@@ -66,6 +66,13 @@ impl Transcript {
             &shares.guest,
         ];
         fields.concat()
+    }
+}
+
+impl fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Transcript");
+        shown.field("mesh", &self.mesh).field("host", &self.host).field("guest", &self.guest).finish_non_exhaustive()
     }
 }
 

@@ -104,6 +104,8 @@ fn debug_shows_no_secret() {
     insta::assert_snapshot!(format!("{host:?} {guest:?}"), @"HostPake(..) GuestPake(..)");
     let (_, proved) = guest.prove(&share, &transcript()).unwrap();
     insta::assert_snapshot!(format!("{proved:?}"), @"GuestProved(..)");
+    let shown = format!("{:?}", transcript());
+    insta::assert_snapshot!(shown, @"Transcript { mesh: MeshId(01010101), host: DeviceKey(02020202), guest: DeviceKey(03030303), .. }");
 }
 
 type Outcome = Result<Comparison, PakeError>;

@@ -72,5 +72,13 @@ pub fn stream_number(header: &[u8; HEADER_BYTES]) -> Result<u32, HeaderError> {
     Header::from_bytes(header).map(|header| header.number)
 }
 
+/// The handoff that a header claims, so that a stream finds its reader. Unproven until an opener takes the header.
+///
+/// # Errors
+/// [`HeaderError`].
+pub fn stream_handoff(header: &[u8; HEADER_BYTES]) -> Result<HandoffId, HeaderError> {
+    Header::from_bytes(header).map(|header| header.handoff)
+}
+
 const MAGIC: [u8; 4] = *b"cede";
 const SUITE_NUMBER: u8 = 1;
