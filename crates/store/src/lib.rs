@@ -33,6 +33,8 @@ pub mod disk;
 pub mod home;
 pub mod index;
 pub mod journal;
+#[cfg(test)]
+mod killed;
 pub mod limits;
 pub mod objects;
 pub mod stage;

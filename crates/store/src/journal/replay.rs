@@ -46,20 +46,25 @@ pub(crate) fn scan(file: &File) -> Result<Scan, JournalError> {
         return Ok(scan);
     };
     let mut tail = Tail { key: header.key(), chain: header.chain(), number: 0, end: FILE_HEADER_BYTES as u64 };
-    let mut records = Vec::new();
-    while let Some(group) = next_group(file, length, &tail, &mut records)? {
-        let held = read_records(&records, &mut scan.records);
-        match held {
+    let mut bytes = Vec::new();
+    scan.condition = loop {
+        let Some(group) = next_group(file, length, &tail, &mut bytes)? else { break judge(file, length, &tail)? };
+        let held = scan.records.len();
+        match read_records(&bytes, &mut scan.records) {
             Ok(count) if count == group.records => {}
             Err(Unreadable::Newer(kind)) => return Err(JournalError::NewerRecord { kind, offset: tail.end }),
-            Ok(_) | Err(Unreadable::Bad) => break,
+            // Its chain is right, so it was written like this: not a torn write.
+            Ok(_) | Err(Unreadable::Bad) => {
+                scan.records.truncate(held);
+                break Condition::Damaged { offset: tail.end };
+            }
         }
         scan.closed = group.records == 0;
         tail.chain = group.chain;
         tail.number = group.number;
-        tail.end += (GROUP_HEADER_BYTES + records.len()) as u64;
-    }
-    scan.condition = judge(file, length, &tail)?;
+        tail.end += (GROUP_HEADER_BYTES + bytes.len()) as u64;
+    };
+    scan.closed &= scan.condition == Condition::Clean;
     scan.tail = Some(tail);
     Ok(scan)
 }
