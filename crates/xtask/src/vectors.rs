@@ -37,10 +37,10 @@ fn before(repository: &Repository, base: &str, path: &str) -> Option<String> {
     repository.output("git", &["show", &format!("{base}:{path}")]).ok()
 }
 
-/// The vectors by name. Shape: `{"vectors": [{"name": …}, …]}`.
+/// The vectors by name. Shape: `[{"name": …}, …]`, or the same under `"vectors"`.
 fn named(text: &str) -> Option<BTreeMap<String, Value>> {
     let file: Value = serde_json::from_str(text).ok()?;
-    let vectors = file.get("vectors")?.as_array()?;
+    let vectors = file.get("vectors").unwrap_or(&file).as_array()?;
     vectors.iter().map(|vector| Some((vector.get("name")?.as_str()?.to_owned(), vector.clone()))).collect()
 }
 
@@ -51,6 +51,12 @@ fn changed<'a>(old: &'a BTreeMap<String, Value>, new: &'a BTreeMap<String, Value
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vectors_stand_alone_or_under_their_name() {
+        assert_eq!(named(r#"[{"name":"a"}]"#), named(r#"{"about":"x","vectors":[{"name":"a"}]}"#));
+        assert_eq!(named(r#"[{"hex":"00"}]"#), None);
+    }
 
     #[test]
     fn edited_and_lost_vectors_are_found_and_new_ones_are_welcome() {
