@@ -16,6 +16,9 @@ const LONG: [(&str, &str, usize, &str); 0] = [];
 /// Module names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 9] = ["utils", "util", "common", "helpers", "helper", "types", "manager", "prelude", "misc"];
 
+/// The crates whose texts reach a person.
+const SPEAKING: [&str; 4] = ["crates/cli/src/", "crates/daemon/src/", "crates/mesh/src/", "crates/core/src/"];
+
 /// What stands at the top, besides dotted tool files.
 const TOP: [&str; 11] = [
     "Cargo.lock",
@@ -42,7 +45,7 @@ pub(crate) fn run(repository: &Repository) -> Result<Vec<String>, Failure> {
     found.extend(
         sources
             .iter()
-            .filter(|source| source.path.starts_with("crates/cli/src/"))
+            .filter(|source| SPEAKING.iter().any(|folder| source.path.starts_with(folder)))
             .flat_map(|source| word_breaches(source, &words)),
     );
     for lock in paths.iter().filter(|path| path.ends_with("Cargo.lock") || path.ends_with("package-lock.json")) {
