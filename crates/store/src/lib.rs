@@ -30,6 +30,8 @@
 
 mod crc;
 pub mod disk;
+#[cfg(test)]
+mod figures;
 pub mod home;
 pub mod index;
 pub mod journal;
