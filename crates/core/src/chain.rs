@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use cede_seal::verify::{Verified, verify};
 use cede_wire::canonical::Signed;
-use cede_wire::custody::{Custody, FencingToken, Genesis, Release, Seize};
-use cede_wire::id::{DeviceId, Hash, MeshId, SessionId};
+use cede_wire::custody::{Custody, FencingToken, Release, Seize};
+use cede_wire::id::{DeviceId, HandoffId, Hash, MeshId, SessionId};
+
+use crate::limits;
 
 /// Why a record does not extend a chain. The chain is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +37,9 @@ pub enum ChainError {
 pub struct Chain {
     session: SessionId,
     links: Vec<Signed<Custody>>,
+    /// What the links say, so that nobody verifies one twice.
+    records: Vec<Custody>,
+    known: BTreeSet<Hash>,
     last: Custody,
 }
 
@@ -47,7 +52,15 @@ impl Chain {
         let verified = verified(genesis)?;
         match &*verified {
             Custody::Genesis(first) => {
-                Ok(Self { session: first.key.id(), links: vec![genesis.clone()], last: (*verified).clone() })
+                let last = (*verified).clone();
+                let known = BTreeSet::from([genesis.hash()]);
+                Ok(Self {
+                    session: first.key.id(),
+                    links: vec![genesis.clone()],
+                    records: vec![last.clone()],
+                    known,
+                    last,
+                })
             }
             Custody::Release(_) | Custody::Seize(_) => Err(ChainError::NoGenesis),
         }
@@ -72,6 +85,8 @@ impl Chain {
         let verified = verified(link)?;
         self.check_next(&verified)?;
         self.last = (*verified).clone();
+        self.records.push(self.last.clone());
+        self.known.insert(link.hash());
         self.links.push(link.clone());
         Ok(())
     }
@@ -81,9 +96,8 @@ impl Chain {
     /// # Errors
     /// [`ChainError`]; the chain is unchanged.
     pub fn merge(&mut self, links: &[Signed<Custody>]) -> Result<(), ChainError> {
-        let known: BTreeSet<Hash> = self.links.iter().map(Signed::hash).collect();
         let mut merged = self.clone();
-        links.iter().skip_while(|link| known.contains(&link.hash())).try_for_each(|link| merged.extend(link))?;
+        links.iter().skip_while(|link| self.contains(&link.hash())).try_for_each(|link| merged.extend(link))?;
         *self = merged;
         Ok(())
     }
@@ -113,7 +127,7 @@ impl Chain {
     /// A seize may name an older record than the last: its device may not have heard of a release. Its
     /// generation decides.
     fn check_seize(&self, seize: &Seize) -> Result<(), ChainError> {
-        if !self.links.iter().any(|link| link.hash() == seize.prev) {
+        if !self.contains(&seize.prev) {
             return Err(ChainError::NotNext);
         }
         let follows = Some(seize.next_token) == self.token().next_generation();
@@ -128,6 +142,40 @@ impl Chain {
     /// The mesh.
     pub fn mesh(&self) -> MeshId {
         self.last.mesh()
+    }
+
+    /// Whether a record is one of this chain.
+    pub fn contains(&self, record: &Hash) -> bool {
+        self.known.contains(record)
+    }
+
+    /// What every record says, in order.
+    pub fn records(&self) -> &[Custody] {
+        &self.records
+    }
+
+    /// Whether `device` ever was the owner.
+    pub fn owned_by(&self, device: DeviceId) -> bool {
+        self.records.iter().any(|record| record.owner() == device)
+    }
+
+    /// The release of `handoff` to `device`, where this chain holds it.
+    pub fn release_to(&self, device: DeviceId, handoff: HandoffId) -> Option<&Release> {
+        self.releases().find(|release| release.handoff == handoff && release.to == device)
+    }
+
+    /// The release of `handoff` to `device`, if `device` gave the session on afterwards: so it did act under it.
+    pub fn given_on(&self, device: DeviceId, handoff: HandoffId) -> Option<&Release> {
+        let release = self.release_to(device, handoff)?;
+        let next = self.releases().find(|next| next.token == release.next_token)?;
+        (next.from == device).then_some(release)
+    }
+
+    fn releases(&self) -> impl Iterator<Item = &Release> {
+        self.records.iter().rev().filter_map(|record| match record {
+            Custody::Release(release) => Some(release),
+            Custody::Genesis(_) | Custody::Seize(_) => None,
+        })
     }
 
     /// The first record.
@@ -165,28 +213,35 @@ impl Chain {
         &self.links
     }
 
-    /// The records from the last one on that `device` took part in, the whole chain if it never did.
+    /// The records that `device` may lack: from the last one on that it took part in, all if it never did, and all of
+    /// a short chain, because a device can lose its journal.
     pub fn since_last_visit(&self, device: DeviceId) -> &[Signed<Custody>] {
-        since_last_visit(&self.links, device)
+        self.visited_before(self.links.len(), device)
     }
 
     /// The same without the last record: what a device lacks that is sent the last record itself.
     pub fn before_last_for(&self, device: DeviceId) -> &[Signed<Custody>] {
-        self.links.split_last().map_or(&[], |(_, before)| since_last_visit(before, device))
+        self.visited_before(self.links.len().saturating_sub(1), device)
+    }
+
+    /// Every record but the last.
+    pub fn before_last(&self) -> &[Signed<Custody>] {
+        self.links.split_last().map_or(&[], |(_, before)| before)
+    }
+
+    fn visited_before(&self, end: usize, device: DeviceId) -> &[Signed<Custody>] {
+        let records = self.records.get(..end).unwrap_or(&[]);
+        let visit = records.iter().rposition(|record| took_part(record, device)).unwrap_or(0);
+        let from = if end <= limits::WHOLE_CHAIN { 0 } else { visit };
+        self.links.get(from..end).unwrap_or(&[])
     }
 }
 
-fn since_last_visit(links: &[Signed<Custody>], device: DeviceId) -> &[Signed<Custody>] {
-    let from = links.iter().rposition(|link| took_part(link, device)).unwrap_or(0);
-    links.get(from..).unwrap_or(&[])
-}
-
-fn took_part(link: &Signed<Custody>, device: DeviceId) -> bool {
-    match verified(link).map(|v| v.into_parts().0) {
-        Ok(Custody::Genesis(Genesis { owner, .. })) => owner == device,
-        Ok(Custody::Release(release)) => release.from == device || release.to == device,
-        Ok(Custody::Seize(seize)) => seize.to == device,
-        Err(_) => false,
+fn took_part(record: &Custody, device: DeviceId) -> bool {
+    match record {
+        Custody::Genesis(genesis) => genesis.owner == device,
+        Custody::Release(release) => release.from == device || release.to == device,
+        Custody::Seize(seize) => seize.to == device,
     }
 }
 

@@ -1,32 +1,39 @@
 //! Every session of one device, and who may act for it.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cede_seal::device::LocalDevice;
 use cede_seal::verify::Verified;
 use cede_wire::canonical::Signed;
-use cede_wire::custody::{Custody, FencingToken, Head};
+use cede_wire::custody::{Custody, FencingToken, Head, Release};
 use cede_wire::handoff::{CommitAck, Offer};
 use cede_wire::id::{DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
 use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionKey;
 
 use crate::chain::Chain;
 use crate::destination::HandoffDestination;
-use crate::limits;
+use crate::now::Now;
 use crate::output::{Event, Output};
 use crate::source::HandoffSource;
 
 mod arriving;
+mod attempts;
+mod holding;
 mod leaving;
 mod messages;
+mod offered;
 mod restore;
 #[cfg(test)]
 mod tests;
 mod timers;
 
 pub use restore::{RestoreError, Trust};
+
+use attempts::{Attempts, Ended};
 
 /// What this device is to a session. Source: SPEC H-10, the state table.
 #[derive(Debug, Clone)]
@@ -43,8 +50,8 @@ enum Role {
     Designate(Designate),
     /// S6: another device seized it.
     Fenced,
-    /// S7: nothing acts until somebody confirms.
-    Unconfirmed,
+    /// S7: nothing acts until somebody confirms that the records, which say this, are the newest.
+    Unconfirmed(Box<Role>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +65,9 @@ struct Released {
     handoff: HandoffId,
     to: DeviceId,
     next_token: FencingToken,
-    send_at: core::time::Duration,
-    wait: core::time::Duration,
+    send_at: Duration,
+    wait: Duration,
+    sent: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +76,8 @@ struct Designate {
     source: DeviceId,
     head: Head,
     root: Hash,
+    scope: Hash,
+    ask_at: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -76,16 +86,28 @@ struct Session {
     role: Role,
     asked: Option<Asked>,
     arriving: Option<HandoffDestination>,
-    ack_at: core::time::Duration,
-    ended: VecDeque<HandoffId>,
+    unclaimed: Option<Unclaimed>,
+    ack_at: Duration,
+    attempts: Attempts,
     fenced_for: Option<HandoffId>,
+    /// A device that said that it cannot follow a part of the chain.
+    whole_chain_to: Option<DeviceId>,
 }
 
+/// A question that waits for the operator. The links are what this device did not know when it was asked.
 #[derive(Debug, Clone)]
 struct Asked {
     offer: Verified<Offer>,
-    chain: Chain,
-    new_links: Vec<Signed<Custody>>,
+    links: Vec<Signed<Custody>>,
+    chain_head: Hash,
+    until: Duration,
+}
+
+/// A release to this device of a handoff that nobody approved here.
+#[derive(Debug, Clone)]
+struct Unclaimed {
+    release: Release,
+    links: Vec<Signed<Custody>>,
 }
 
 /// What a session is to this device, in words that getters give.
@@ -141,6 +163,11 @@ pub struct Custodian {
     sessions: BTreeMap<SessionId, Session>,
     links: BTreeSet<DeviceId>,
     outputs: VecDeque<Output>,
+    trust: Trust,
+    confirmed: BTreeSet<SessionId>,
+    declined: Ended,
+    /// The latest moment that this machine was told.
+    clock: Duration,
 }
 
 impl Custodian {
@@ -156,15 +183,16 @@ impl Custodian {
 
     /// What a session is to this device; none for one that it never heard of.
     pub fn standing(&self, session: SessionId) -> Option<Standing> {
-        let session = self.sessions.get(&session)?;
-        Some(session.standing(self.local.device()))
+        self.sessions.get(&session)?.standing()
     }
 
     /// Whether this device may act for the session. Source: SPEC H-1.
     ///
-    /// A session without a chain is its agent's own: it may act until it is first offered.
+    /// A session without a chain is its agent's own: it may act until it is first offered, unless the records that would
+    /// name its chain may be lost. Source: SPEC H-22.
     pub fn may_act(&self, session: SessionId) -> bool {
-        self.standing(session).is_none_or(|standing| match standing {
+        let own = self.trust == Trust::Whole || self.confirmed.contains(&session);
+        self.standing(session).map_or(own, |standing| match standing {
             Standing::InCharge | Standing::Leaving(_) => true,
             Standing::Arriving
             | Standing::ReleasedTo(_)
@@ -186,10 +214,9 @@ impl Custodian {
         chain.map_or(FencingToken::FIRST, Chain::token)
     }
 
-    /// Every session with a chain or an attempt.
+    /// Every session with a chain.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, Standing)> + '_ {
-        let me = self.local.device();
-        self.sessions.iter().map(move |(id, session)| (*id, session.standing(me)))
+        self.sessions.iter().filter_map(|(id, session)| Some((*id, session.standing()?)))
     }
 
     /// The chain of a session.
@@ -206,7 +233,7 @@ impl Custodian {
             | Role::Released(_)
             | Role::Designate(_)
             | Role::Fenced
-            | Role::Unconfirmed => None,
+            | Role::Unconfirmed(_) => None,
         }
     }
 
@@ -244,9 +271,20 @@ impl Custodian {
         self.local.device()
     }
 
-    fn in_flight(&self) -> usize {
-        let busy = |s: &&Session| matches!(s.role, Role::Offering { .. }) || s.arriving.is_some() || s.asked.is_some();
-        self.sessions.values().filter(busy).count()
+    fn count(&self, wanted: impl Fn(&Session) -> bool) -> usize {
+        self.sessions.values().filter(|session| wanted(session)).count()
+    }
+
+    fn hear(&mut self, now: Now) {
+        self.clock = self.clock.max(now.monotonic);
+    }
+
+    /// Whether this device knows enough of a session to tell others that an attempt is over. Source: SPEC H-22.
+    fn speaks_for(&self, session: SessionId) -> bool {
+        match self.sessions.get(&session).filter(|session| session.chain.is_some()) {
+            Some(session) => !matches!(session.role, Role::Unconfirmed(_)),
+            None => self.trust == Trust::Whole,
+        }
     }
 
     /// Begins the chain of a session that this device adopts. Known sessions are left as they are.
@@ -255,7 +293,11 @@ impl Custodian {
         if self.sessions.get(&id).is_some_and(|session| session.chain.is_some()) {
             return Ok(());
         }
+        if !self.may_act(id) {
+            return Err(OfferError::NotOwner(Standing::Unconfirmed));
+        }
         let mesh = self.mesh.ok_or(OfferError::NoMesh)?;
+        self.withdraw(id, Refusal::AlreadyOwner);
         let genesis = Custody::Genesis(cede_wire::custody::Genesis {
             mesh,
             key: key.clone(),
@@ -279,15 +321,17 @@ impl Session {
             role: Role::Bystander,
             asked: None,
             arriving: None,
-            ack_at: core::time::Duration::ZERO,
-            ended: VecDeque::new(),
+            unclaimed: None,
+            ack_at: Duration::ZERO,
+            attempts: Attempts::default(),
             fenced_for: None,
+            whole_chain_to: None,
         }
     }
 
-    fn standing(&self, me: DeviceId) -> Standing {
-        let owner = self.chain.as_ref().map_or(me, Chain::owner);
-        match &self.role {
+    fn standing(&self) -> Option<Standing> {
+        let owner = self.chain.as_ref().map(Chain::owner)?;
+        Some(match &self.role {
             Role::Bystander => Standing::Elsewhere(owner),
             Role::Owner { arrived: Some(Arrived { installed: false, .. }) } => Standing::Arriving,
             Role::Owner { .. } => Standing::InCharge,
@@ -295,14 +339,7 @@ impl Session {
             Role::Released(released) => Standing::ReleasedTo(released.to),
             Role::Designate(_) => Standing::PayloadMissing,
             Role::Fenced => Standing::SeizedBy(owner),
-            Role::Unconfirmed => Standing::Unconfirmed,
-        }
-    }
-
-    fn end(&mut self, handoff: HandoffId) {
-        if self.ended.len() >= limits::ENDED_ATTEMPTS {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(handoff);
+            Role::Unconfirmed(_) => Standing::Unconfirmed,
+        })
     }
 }

@@ -64,6 +64,9 @@ pub enum ReceiveError {
     /// Not a step of this phase.
     #[error("not a step of this phase")]
     Phase,
+    /// A repetition, or a round that a later one replaced. Nothing is to be done.
+    #[error("a round that is known or replaced")]
+    Stale,
     /// A fault of ours.
     #[error("fault of ours: {0}")]
     Bug(&'static str),
@@ -75,7 +78,8 @@ impl ReceiveError {
         match self {
             Self::Mismatch("destination") => Refusal::WrongDestination,
             Self::Mismatch("token") => Refusal::StaleToken,
-            Self::Mismatch(_) | Self::Phase | Self::Bug(_) => Refusal::Protocol,
+            Self::Mismatch("payload") => Refusal::IntegrityFailed,
+            Self::Mismatch(_) | Self::Phase | Self::Stale | Self::Bug(_) => Refusal::Protocol,
         }
     }
 }
@@ -111,6 +115,16 @@ impl HandoffDestination {
         Self { me, attempt, token: Some(token), phase, rounds: 0, deadline }
     }
 
+    /// After a restart: manifests must name this token.
+    pub(crate) fn bind(&mut self, token: FencingToken) {
+        self.token = Some(token);
+    }
+
+    /// Whether a round is known, so that chunks are coming.
+    pub(crate) fn has_manifest(&self) -> bool {
+        matches!(self.phase, DestinationPhase::Receiving { manifest: Some(_) })
+    }
+
     /// The signed yes, with a fresh exchange key. A reconnect brings another one.
     pub fn accept(&self, exchange_key: [u8; 32], have: Vec<Oid>) -> Accept {
         Accept {
@@ -134,15 +148,22 @@ impl HandoffDestination {
             (manifest.source == self.attempt.source, "source"),
             (manifest.destination == self.me, "destination"),
             (self.token.is_none_or(|token| token == manifest.token), "token"),
-            (manifest.round >= self.rounds, "round"),
             (manifest.round < cede_wire::limits::ROUNDS, "round"),
         ];
         if let Some((_, what)) = bound.iter().find(|(same, _)| !same) {
             return Err(ReceiveError::Mismatch(what));
         }
-        let DestinationPhase::Receiving { manifest: present } = &mut self.phase else {
-            return Err(ReceiveError::Phase);
+        let present = match &mut self.phase {
+            DestinationPhase::Receiving { manifest } => manifest,
+            DestinationPhase::Staged { payload, .. } => {
+                let same = manifest.head == payload.head && manifest.root == payload.root;
+                let known = same || manifest.round < self.rounds;
+                return Err(if known { ReceiveError::Stale } else { ReceiveError::Phase });
+            }
         };
+        if manifest.round < self.rounds || present.as_deref() == Some(&**manifest) {
+            return Err(ReceiveError::Stale);
+        }
         *present = Some(Box::new((**manifest).clone()));
         self.rounds = manifest.round;
         self.token = Some(manifest.token);
@@ -162,7 +183,7 @@ impl HandoffDestination {
             return Err(ReceiveError::Mismatch("round"));
         }
         if manifest.head != payload.head || manifest.root != payload.root {
-            return Err(ReceiveError::Mismatch("root"));
+            return Err(ReceiveError::Mismatch("payload"));
         }
         let token = manifest.token;
         self.phase = DestinationPhase::Staged { token, payload };

@@ -12,6 +12,9 @@ pub const TRANSFER_SILENCE: Duration = Duration::from_secs(10 * 60);
 /// A frozen session thaws when the last delta is not committed in this time: the person's agent waits.
 pub const FREEZE: Duration = Duration::from_secs(120);
 
+/// The longest freeze, however much is heard meanwhile: a peer that keeps talking must not hold the person's agent.
+pub const FREEZE_LONGEST: Duration = Duration::from_secs(15 * 60);
+
 /// First and longest pause between two sendings of a release. Source: the fault table, "back-off at most 5 s".
 pub const RELEASE_FIRST: Duration = Duration::from_millis(250);
 /// See [`RELEASE_FIRST`].
@@ -26,8 +29,29 @@ pub const RECEIVING_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// A stage whose release does not come is discarded; the release still finds its way to a designate.
 pub const STAGED_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Ended attempts remembered per session, so that a discard is sticky.
+/// Pause between two requests of a designate for its payload. Long enough for a source to read a large catalog.
+pub const REFETCH: Duration = Duration::from_secs(30);
+
+/// A question that no operator answers is withdrawn. Shorter than [`OFFER`], so that the source hears `expired`.
+pub const QUESTION: Duration = Duration::from_secs(15 * 60);
+
+/// Approved and ended attempts remembered per session, so that a discard is sticky and a late release finds its approval.
 pub const ENDED_ATTEMPTS: usize = 1_024;
 
-/// Handoffs in flight per device, both directions.
+/// Attempts that ended before an approval, remembered per device: they are in no journal.
+pub const DECLINED_ATTEMPTS: usize = 1_024;
+
+/// Handoffs in flight per device, in each direction.
 pub const HANDOFFS: usize = 64;
+
+/// Questions that one peer may have waiting here, so that it cannot take all the places of the others.
+pub const QUESTIONS_PER_PEER: usize = 8;
+
+/// Releases for handoffs that nobody approved here, kept until the operator answers. They lie in memory only.
+pub const UNCLAIMED: usize = 16;
+
+/// A chain up to this length always travels whole (about 20 KiB): the other side may have lost its journal.
+pub const WHOLE_CHAIN: usize = 64;
+
+/// Every so many sendings of a release carry the whole chain, however long: the other side may have lost its journal.
+pub const RELEASE_WHOLE_EVERY: u32 = 4;

@@ -33,6 +33,8 @@ pub enum WakeReason {
     ReleaseAgain,
     /// The acknowledgement is to be sent again.
     AckAgain,
+    /// The payload of a designate is to be asked for again.
+    RefetchAgain,
 }
 
 /// What happened, for the hands and for people.
@@ -112,7 +114,8 @@ pub enum Event {
         /// The attempt.
         handoff: HandoffId,
     },
-    /// Source, S4: the decision is durable. The session is another device's from now on.
+    /// Source, S4: the decision is durable. The session is another device's from now on. Told again after a restart in
+    /// S4: the hands may not have finished.
     Released {
         /// The session.
         session: SessionId,

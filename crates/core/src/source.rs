@@ -125,6 +125,7 @@ pub struct HandoffSource {
     rounds: u32,
     last: Option<(Head, Hash)>,
     deadline: Duration,
+    frozen_until: Duration,
 }
 
 impl HandoffSource {
@@ -156,7 +157,7 @@ impl HandoffSource {
             offered_at_unix_ms: now.unix_ms,
         };
         let deadline = now.after(limits::OFFER);
-        Ok(Self { offer, phase: SourcePhase::Offered, rounds: 0, last: None, deadline })
+        Ok(Self { offer, phase: SourcePhase::Offered, rounds: 0, last: None, deadline, frozen_until: Duration::MAX })
     }
 
     /// The destination said yes: chunks may travel from now on. A later accept of the same attempt (after a
@@ -190,7 +191,8 @@ impl HandoffSource {
         match self.phase {
             SourcePhase::Transferring => {
                 self.phase = SourcePhase::Frozen;
-                self.deadline = now.after(limits::FREEZE);
+                self.frozen_until = now.after(limits::FREEZE_LONGEST);
+                self.touch(now);
                 Ok(())
             }
             SourcePhase::Frozen => Ok(()),
@@ -250,10 +252,7 @@ impl HandoffSource {
         ack: &Verified<CommitAck>,
         quiet: Quiet,
     ) -> Result<Signed<Custody>, StepError> {
-        if self.phase != SourcePhase::Frozen {
-            return Err(self.wrong_phase());
-        }
-        self.check_ack(ack)?;
+        self.acknowledged(ack)?;
         let (head, root) = self.last.ok_or(StepError::Mismatch("round"))?;
         if quiet.in_flight || quiet.head != head {
             return Err(StepError::NotQuiet);
@@ -267,7 +266,14 @@ impl HandoffSource {
         Ok(certificate)
     }
 
-    fn check_ack(&self, ack: &CommitAck) -> Result<(), StepError> {
+    /// S3: says whether this is the acknowledgement of the last round. Source: SPEC H-6.
+    ///
+    /// # Errors
+    /// [`StepError`]; the phase is unchanged.
+    pub fn acknowledged(&self, ack: &CommitAck) -> Result<(), StepError> {
+        if self.phase != SourcePhase::Frozen {
+            return Err(self.wrong_phase());
+        }
         self.check_party(ack.handoff, ack.source, ack.destination)?;
         let (head, root) = self.last.ok_or(StepError::Mismatch("round"))?;
         let bound = [
@@ -321,7 +327,7 @@ impl HandoffSource {
             SourcePhase::Frozen => limits::FREEZE,
             SourcePhase::Transferring | SourcePhase::Committed | SourcePhase::Abandoned(_) => limits::TRANSFER_SILENCE,
         };
-        self.deadline = now.after(wait);
+        self.deadline = now.after(wait).min(self.frozen_until);
     }
 
     fn become_transferring(&mut self, now: Now) {

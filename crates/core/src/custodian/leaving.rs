@@ -9,7 +9,8 @@ use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionKey;
 
-use super::{Custodian, OfferError, Released, Role};
+use super::{Custodian, OfferError, Released, Role, Standing, Trust};
+use crate::chain::Chain;
 use crate::limits;
 use crate::now::Now;
 use crate::output::Event;
@@ -31,12 +32,16 @@ impl Custodian {
         if destination == self.me() {
             return Err(OfferError::ToSelf);
         }
-        if self.in_flight() >= limits::HANDOFFS {
+        if self.count(|s| matches!(s.role, Role::Offering { .. })) >= limits::HANDOFFS {
             return Err(OfferError::TooMany);
         }
+        self.hear(now);
         self.adopt(key)?;
         let me = self.me();
         let session = self.session(key.id());
+        if session.attempts.ended.contains(handoff) {
+            return Err(OfferError::Bug("a handoff id was used before"));
+        }
         let arrived = match &session.role {
             Role::Owner { arrived } if arrived.is_none_or(|a| a.installed) => *arrived,
             Role::Offering { source, .. } => return Err(OfferError::Busy(source.offer().handoff)),
@@ -45,7 +50,9 @@ impl Custodian {
             | Role::Released(_)
             | Role::Designate(_)
             | Role::Fenced
-            | Role::Unconfirmed => return Err(OfferError::NotOwner(session.standing(me))),
+            | Role::Unconfirmed(_) => {
+                return Err(OfferError::NotOwner(session.standing().unwrap_or(Standing::Unconfirmed)));
+            }
         };
         let chain = session.chain.as_ref().ok_or(OfferError::Bug("owner without a chain"))?;
         let source = HandoffSource::prepare_offer(me, destination, handoff, chain, terms, now)
@@ -56,14 +63,14 @@ impl Custodian {
 
     pub(super) fn send_offer(&mut self, session: SessionId) -> Result<(), OfferError> {
         let Some((offer, chain)) = self.sessions.get(&session).and_then(|s| match (&s.role, &s.chain) {
-            (Role::Offering { source, .. }, Some(chain)) => {
-                Some((source.offer().clone(), chain.since_last_visit(source.offer().destination).to_vec()))
-            }
+            (Role::Offering { source, .. }, Some(chain)) => Some((source.offer().clone(), chain)),
             _ => None,
         }) else {
             return Err(OfferError::Bug("no offer to send"));
         };
         let to = offer.destination;
+        let whole = self.sessions.get(&session).is_some_and(|s| s.whole_chain_to == Some(to));
+        let chain = if whole { chain.links() } else { chain.since_last_visit(to) }.to_vec();
         let offer = self.local.sign(&offer).map_err(|_| OfferError::Bug("foreign signer"))?;
         self.send(to, PeerMessage::Offer { offer, chain });
         Ok(())
@@ -105,8 +112,13 @@ impl Custodian {
         if source.offer().handoff != handoff || !self.links.contains(&source.offer().destination) {
             return;
         }
-        match source.commit(&local, chain, ack, quiet) {
-            Ok(certificate) => self.become_released(session, &certificate, now),
+        let decided = source.commit(&local, chain, ack, quiet).and_then(|certificate| {
+            let mut longer = chain.clone();
+            longer.extend(&certificate).map_err(|_| StepError::Bug("own certificate"))?;
+            Ok((certificate, longer))
+        });
+        match decided {
+            Ok((certificate, longer)) => self.become_released(session, certificate, longer, now),
             Err(StepError::NotQuiet) => {
                 self.abandon(session, Refusal::InFlightWork, "the session changed at the last moment".to_owned());
             }
@@ -114,26 +126,24 @@ impl Custodian {
         }
     }
 
-    fn become_released(&mut self, session: SessionId, certificate: &Signed<Custody>, now: Now) {
+    fn become_released(&mut self, session: SessionId, certificate: Signed<Custody>, chain: Chain, now: Now) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        let Some(chain) = &mut state.chain else { return };
-        if chain.extend(certificate).is_err() {
-            return;
-        }
         let Custody::Release(release) = chain.last().clone() else { return };
         let (handoff, to, token) = (release.handoff, release.to, release.next_token);
-        let wait = limits::RELEASE_FIRST;
-        state.role = Role::Released(Released { handoff, to, next_token: token, send_at: now.after(wait), wait });
+        state.chain = Some(chain);
+        state.role = Role::Released(Released::new(&release, now.after(limits::RELEASE_FIRST)));
         state.fenced_for = None;
-        self.persist(vec![Record::Custody(certificate.clone())]);
-        self.send_release(session, to);
+        self.persist(vec![Record::Custody(certificate)]);
+        self.send_release(session, to, false);
         self.tell(Event::Released { session, handoff, to, token });
     }
 
-    pub(super) fn send_release(&mut self, session: SessionId, to: DeviceId) {
+    pub(super) fn send_release(&mut self, session: SessionId, to: DeviceId, whole: bool) {
         let Some(chain) = self.sessions.get(&session).and_then(|s| s.chain.as_ref()) else { return };
         let Some(certificate) = chain.last_signed().cloned() else { return };
-        let chain = chain.before_last_for(to).to_vec();
+        let fits = chain.before_last().len() <= cede_wire::limits::CHAIN_RECORDS;
+        let before = if whole && fits { chain.before_last() } else { chain.before_last_for(to) };
+        let chain = before.to_vec();
         self.send(to, PeerMessage::Release { certificate, chain });
     }
 
@@ -151,13 +161,14 @@ impl Custodian {
         source.abandon(refusal);
         let (handoff, to, arrived) = (source.offer().handoff, source.offer().destination, *arrived);
         state.role = Role::Owner { arrived };
+        state.attempts.ended.push(handoff);
         self.send(to, PeerMessage::Abort { handoff, refusal });
         self.tell(Event::StillOwner { session, handoff, refusal, detail });
     }
 
     /// The fence of an attempt that ended is down.
     pub fn fence_lifted(&mut self, session: SessionId) {
-        let state = self.session(session);
+        let Some(state) = self.sessions.get_mut(&session) else { return };
         let owner = matches!(state.role, Role::Owner { .. });
         if owner && state.fenced_for.take().is_some() {
             self.persist(vec![Record::FenceLifted { session }]);
@@ -212,7 +223,7 @@ impl Custodian {
                 | Role::Released(_)
                 | Role::Designate(_)
                 | Role::Fenced
-                | Role::Unconfirmed,
+                | Role::Unconfirmed(_),
             )
             | None => Err(StepError::Phase(SourcePhase::Abandoned(Refusal::Cancelled))),
         }
@@ -221,7 +232,11 @@ impl Custodian {
     pub(super) fn handle_accept(&mut self, from: DeviceId, accept: &Signed<Accept>, now: Now) {
         let Some(accept) = self.check(from, accept) else { return };
         let Some(session) = self.leaving_as(accept.handoff, from) else {
-            self.send(from, PeerMessage::Abort { handoff: accept.handoff, refusal: Refusal::Cancelled });
+            match self.released_as(accept.handoff, from) {
+                Some(session) => self.send_release(session, from, true),
+                None if self.trust == Trust::Whole => self.say_over(from, accept.handoff),
+                None => {}
+            }
             return;
         };
         let Ok(source) = self.offering(session) else { return };
@@ -231,12 +246,19 @@ impl Custodian {
         }
     }
 
-    pub(super) fn handle_refuse(&mut self, from: DeviceId, handoff: HandoffId, refusal: Refusal, detail: &str) {
-        if let Some(session) = self.leaving_as(handoff, from) {
-            self.abandon(session, refusal, detail.to_owned());
-        }
+    fn say_over(&mut self, to: DeviceId, handoff: HandoffId) {
+        self.send(to, PeerMessage::Abort { handoff, refusal: Refusal::Cancelled });
     }
 
+    pub(super) fn handle_refuse(&mut self, from: DeviceId, handoff: HandoffId, refusal: Refusal, detail: &str) {
+        let Some(session) = self.leaving_as(handoff, from) else { return };
+        if refusal == Refusal::Unauthorized {
+            self.session(session).whole_chain_to = Some(from);
+        }
+        self.abandon(session, refusal, detail.chars().take(cede_wire::limits::DETAIL_CHARS).collect());
+    }
+
+    /// S2 to S3. What is not the acknowledgement of the last round ends the attempt: its sender broke a rule.
     pub(super) fn handle_commit_ack(&mut self, from: DeviceId, ack: &Signed<CommitAck>, now: Now) {
         let Some(ack) = self.check(from, ack) else { return };
         let (session, handoff) = (ack.session, ack.handoff);
@@ -244,24 +266,26 @@ impl Custodian {
             Some(Role::Offering { source, ack: held, .. })
                 if source.offer().handoff == handoff && source.offer().destination == from =>
             {
-                source.touch(now);
-                *held = Some(ack);
-                self.tell(Event::AckHeld { session, handoff });
+                match source.acknowledged(&ack) {
+                    Ok(()) => {
+                        source.touch(now);
+                        *held = Some(ack);
+                        self.tell(Event::AckHeld { session, handoff });
+                    }
+                    Err(error) => self.abandon(session, Refusal::Protocol, error.to_string()),
+                }
             }
-            Some(Role::Released(released)) if released.handoff == handoff && released.to == from => {
-                self.send_release(session, from);
-            }
-            // A late acknowledgement of a burned attempt, or of one that another device was offered.
-            _ => self.send(from, PeerMessage::Abort { handoff, refusal: Refusal::Cancelled }),
+            _ => self.answer_waiting(from, handoff, session),
         }
     }
 
     pub(super) fn handle_activated(&mut self, from: DeviceId, activated: &Signed<Activated>) {
         let Some(activated) = self.check(from, activated) else { return };
-        let (session, handoff) = (activated.session, activated.handoff);
+        let session = activated.session;
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Role::Released(released) = &state.role else { return };
         if released.to == from && activated.token >= released.next_token {
+            let handoff = released.handoff;
             state.role = Role::Bystander;
             self.persist(vec![Record::Retired { session, handoff }]);
             self.tell(Event::Retired { session, handoff });
@@ -269,24 +293,34 @@ impl Custodian {
     }
 
     pub(super) fn handle_release_query(&mut self, from: DeviceId, handoff: HandoffId, session: SessionId) {
-        let released =
-            self.sessions.get(&session).and_then(|s| s.chain.as_ref()).is_some_and(
-                |chain| matches!(chain.last(), Custody::Release(r) if r.handoff == handoff && r.to == from),
-            );
-        if released {
-            self.send_release(session, from);
-        } else if self.leaving_as(handoff, from).is_none() {
-            self.send(from, PeerMessage::Abort { handoff, refusal: Refusal::Cancelled });
+        if self.leaving_as(handoff, from).is_none() {
+            self.answer_waiting(from, handoff, session);
         }
+    }
+
+    /// What a destination hears that waits for an attempt that is not under way here: the newest certificate if the
+    /// attempt was released to it, else that it is over. A device that may have forgotten says nothing. Source: SPEC H-22.
+    fn answer_waiting(&mut self, from: DeviceId, handoff: HandoffId, session: SessionId) {
+        let chain = self.sessions.get(&session).and_then(|s| s.chain.as_ref());
+        let released = chain.is_some_and(|chain| chain.release_to(from, handoff).is_some());
+        if !self.speaks_for(session) {
+            return;
+        }
+        if released {
+            self.send_release(session, from, true);
+        } else {
+            self.say_over(from, handoff);
+        }
+    }
+
+    fn released_as(&self, handoff: HandoffId, destination: DeviceId) -> Option<SessionId> {
+        let matches = |role: &Role| matches!(role, Role::Released(r) if r.handoff == handoff && r.to == destination);
+        self.sessions.iter().find(|(_, session)| matches(&session.role)).map(|(id, _)| *id)
     }
 
     pub(super) fn handle_refetch(&mut self, from: DeviceId, accept: &Signed<Accept>) {
         let Some(accept) = self.check(from, accept) else { return };
-        let mine = self
-            .sessions
-            .values()
-            .any(|s| matches!(&s.role, Role::Released(r) if r.handoff == accept.handoff && r.to == from));
-        if mine {
+        if self.released_as(accept.handoff, from).is_some() {
             self.tell(Event::Resend(Box::new(accept)));
         }
     }
@@ -301,7 +335,7 @@ impl Custodian {
             | Role::Released(_)
             | Role::Designate(_)
             | Role::Fenced
-            | Role::Unconfirmed => false,
+            | Role::Unconfirmed(_) => false,
         };
         self.sessions.iter().find(|(_, session)| matches(&session.role)).map(|(id, _)| *id)
     }

@@ -8,6 +8,7 @@ use cede_wire::refusal::Refusal;
 
 use super::{Custodian, Role};
 use crate::destination::DestinationPhase;
+use crate::limits;
 use crate::now::Now;
 use crate::output::Event;
 use crate::source::SourcePhase;
@@ -16,8 +17,9 @@ impl Custodian {
     /// A message came over the link of `from`, whose key the link proved. Messages of the transfer, of sessions lists
     /// and of membership are the daemon's.
     pub fn handle_message(&mut self, from: DeviceId, message: &PeerMessage, now: Now) {
+        self.hear(now);
         match message {
-            PeerMessage::Offer { offer, chain } => self.handle_offer(from, offer, chain),
+            PeerMessage::Offer { offer, chain } => self.handle_offer(from, offer, chain, now),
             PeerMessage::Accept(accept) => self.handle_accept(from, accept, now),
             PeerMessage::Refuse { handoff, refusal, detail } => self.handle_refuse(from, *handoff, *refusal, detail),
             PeerMessage::Manifest(manifest) => self.handle_manifest(from, manifest, now),
@@ -89,6 +91,7 @@ impl Custodian {
 
     /// A link to a member is up: everything that waits for it is said again.
     pub fn link_up(&mut self, device: DeviceId, now: Now) {
+        self.hear(now);
         self.links.insert(device);
         let ids: Vec<_> = self.sessions.keys().copied().collect();
         for id in ids {
@@ -104,7 +107,8 @@ impl Custodian {
                 self.handle_timeout(now);
                 return;
             }
-            Role::Designate(designate) if designate.source == device && state.arriving.is_none() => {
+            Role::Designate(designate) if designate.source == device => {
+                designate.ask_at = now.after(limits::REFETCH);
                 let (handoff, source) = (designate.handoff, designate.source);
                 self.tell(Event::Refetch { session: id, handoff, source });
                 return;
@@ -125,7 +129,7 @@ impl Custodian {
             | Role::Released(_)
             | Role::Designate(_)
             | Role::Fenced
-            | Role::Unconfirmed => {}
+            | Role::Unconfirmed(_) => {}
         }
         let Some(arriving) = &state.arriving else { return };
         let attempt = arriving.attempt();

@@ -1,19 +1,22 @@
 //! From the journal back to the states of the table.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cede_seal::device::LocalDevice;
 use cede_wire::custody::{Custody, FencingToken, Release};
-use cede_wire::id::{DeviceId, HandoffId, Incarnation, MeshId, SessionId};
+use cede_wire::id::{HandoffId, Incarnation, MeshId, SessionId};
 use cede_wire::record::Record;
 
-use super::{Arrived, Custodian, Designate, Released, Role};
+use super::attempts::Ended;
+use super::holding::designate;
+use super::{Arrived, Custodian, Released, Role, Session};
 use crate::chain::{Chain, ChainError};
 use crate::destination::{Attempt, HandoffDestination, StagedPayload};
 use crate::limits;
 use crate::now::Now;
-use crate::output::{Event, Output};
+use crate::output::Event;
 
 /// Whether the records can be believed to be the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +60,18 @@ impl Custodian {
             sessions: BTreeMap::new(),
             links: BTreeSet::new(),
             outputs: VecDeque::new(),
+            trust,
+            confirmed: BTreeSet::new(),
+            declined: Ended::new(limits::DECLINED_ATTEMPTS),
+            clock: now.monotonic,
         };
         let mut facts: BTreeMap<SessionId, Facts> = BTreeMap::new();
         for record in records {
-            custodian.replay(record, &mut facts, now)?;
+            match custodian.replay(record, &mut facts, now) {
+                Err(error) if trust == Trust::Whole => return Err(RestoreError(error)),
+                // In S7 nothing acts on what the records say, so what still fits is shown.
+                Ok(()) | Err(_) => {}
+            }
         }
         let ids: Vec<_> = custodian.sessions.keys().copied().collect();
         for id in ids {
@@ -75,7 +86,9 @@ impl Custodian {
             Record::Custody(link) => self.replay_link(link)?,
             Record::Approved { session, handoff, source, scope } => {
                 let attempt = Attempt { handoff: *handoff, session: *session, source: *source, scope: *scope };
-                self.session(*session).arriving = Some(HandoffDestination::approved(me, attempt, None, now));
+                let state = self.session(*session);
+                state.attempts.approve(*handoff, *scope);
+                state.arriving = Some(HandoffDestination::approved(me, attempt, None, now));
             }
             Record::Staged { session, handoff, source, token, head, root } => {
                 let payload = StagedPayload { head: *head, root: *root };
@@ -92,7 +105,7 @@ impl Custodian {
             Record::Discarded { session, handoff } => {
                 let state = self.session(*session);
                 state.arriving.take_if(|a| a.attempt().handoff == *handoff);
-                state.end(*handoff);
+                state.attempts.ended.push(*handoff);
             }
             Record::Retired { session, handoff } => {
                 facts.entry(*session).or_default().retired.insert(*handoff);
@@ -114,6 +127,7 @@ impl Custodian {
     fn replay_link(&mut self, link: &cede_wire::canonical::Signed<Custody>) -> Result<(), ChainError> {
         let session = cede_seal::verify::verify(link).map_err(|_| ChainError::Forged)?.session();
         let state = self.session(session);
+        state.fenced_for = None;
         match &mut state.chain {
             Some(chain) => chain.extend(link),
             None => {
@@ -128,58 +142,82 @@ impl Custodian {
         let state = self.session(id);
         let Some(chain) = &state.chain else { return };
         let (owner, token) = (chain.owner(), chain.token());
-        let last = chain.last().clone();
-        state.role = match (trust, &last) {
-            (Trust::Unconfirmed, _) => Role::Unconfirmed,
-            (Trust::Whole, Custody::Release(release)) if owner == me => role_of_arrival(release, facts),
-            (Trust::Whole, Custody::Release(release)) if release.from == me => role_of_departure(release, facts, now),
-            (Trust::Whole, Custody::Genesis(_) | Custody::Seize(_)) if owner == me => Role::Owner { arrived: None },
-            (Trust::Whole, Custody::Seize(_)) => Role::Fenced,
-            (Trust::Whole, Custody::Genesis(_) | Custody::Release(_)) => Role::Bystander,
+        let role = match chain.last() {
+            Custody::Release(release) if owner == me => role_of_arrival(release, facts, state, now),
+            Custody::Release(release) if release.from == me => role_of_departure(release, facts, now),
+            Custody::Genesis(_) | Custody::Seize(_) if owner == me => Role::Owner { arrived: None },
+            Custody::Seize(_) if chain.owned_by(me) => Role::Fenced,
+            Custody::Genesis(_) | Custody::Release(_) | Custody::Seize(_) => Role::Bystander,
         };
-        self.resume(id, token, me);
+        // An attempt lives as long as its source is the owner. In S7 none does: its payload may not be what was staged.
+        state.arriving.take_if(|a| trust == Trust::Unconfirmed || a.attempt().source != owner);
+        if let Some(arriving) = &mut state.arriving {
+            arriving.bind(token);
+        }
+        state.role = match trust {
+            Trust::Whole => role,
+            Trust::Unconfirmed => Role::Unconfirmed(Box::new(role)),
+        };
+        self.resume(id);
     }
 
-    /// What a restart must begin again.
-    fn resume(&mut self, id: SessionId, token: FencingToken, me: DeviceId) {
+    /// What a restart must begin again: the hands may not have finished.
+    fn resume(&mut self, id: SessionId) {
         let Some(state) = self.sessions.get_mut(&id) else { return };
-        match &state.role {
-            Role::Owner { arrived: Some(Arrived { handoff, installed: false }) } => {
-                let source = match state.chain.as_ref().map(Chain::last) {
-                    Some(Custody::Release(release)) => release.from,
-                    Some(Custody::Genesis(_) | Custody::Seize(_)) | None => me,
-                };
-                let event = Event::Activate { session: id, handoff: *handoff, source, token };
-                self.outputs.push_back(Output::Tell(event));
+        let Some(chain) = &state.chain else { return };
+        let token = chain.token();
+        let event = match &state.role {
+            Role::Owner { arrived: Some(Arrived { handoff, installed: false }) } => match chain.last() {
+                Custody::Release(release) => {
+                    Some(Event::Activate { session: id, handoff: *handoff, source: release.from, token })
+                }
+                Custody::Genesis(_) | Custody::Seize(_) => None,
+            },
+            Role::Released(Released { handoff, to, .. }) => {
+                Some(Event::Released { session: id, handoff: *handoff, to: *to, token })
             }
-            Role::Released(_) => state.fenced_for = None,
             Role::Bystander
             | Role::Owner { .. }
             | Role::Offering { .. }
             | Role::Designate(_)
             | Role::Fenced
-            | Role::Unconfirmed => {}
+            | Role::Unconfirmed(_) => None,
+        };
+        if let Some(event) = event {
+            self.tell(event);
         }
     }
 
-    /// The operator, or peers, confirmed that this device's records are the newest: S7 to what they say.
+    /// The operator, or peers, confirmed that this device's records are the newest: S7 to what they say. Source: SPEC H-22.
     pub fn confirm(&mut self, session: SessionId) {
-        let me = self.me();
-        let state = self.session(session);
-        if matches!(state.role, Role::Unconfirmed) {
-            let owner = state.chain.as_ref().map(Chain::owner);
-            state.role = if owner == Some(me) { Role::Owner { arrived: None } } else { Role::Bystander };
+        match self.sessions.get_mut(&session).filter(|state| state.chain.is_some()) {
+            Some(state) => {
+                if let Role::Unconfirmed(says) = &state.role {
+                    state.role = (**says).clone();
+                    self.resume(session);
+                }
+            }
+            None if self.trust == Trust::Unconfirmed => {
+                self.confirmed.insert(session);
+            }
+            None => {}
         }
     }
 }
 
-fn role_of_arrival(release: &Release, facts: &Facts) -> Role {
+impl Released {
+    pub(super) fn new(release: &Release, send_at: Duration) -> Self {
+        let (handoff, to, next_token) = (release.handoff, release.to, release.next_token);
+        Self { handoff, to, next_token, send_at, wait: limits::RELEASE_FIRST, sent: 0 }
+    }
+}
+
+fn role_of_arrival(release: &Release, facts: &Facts, state: &Session, now: Now) -> Role {
     let installed = facts.installed.contains(&release.handoff);
     if facts.active == Some((release.handoff, release.next_token)) {
         Role::Owner { arrived: Some(Arrived { handoff: release.handoff, installed }) }
     } else {
-        let (handoff, source) = (release.handoff, release.from);
-        Role::Designate(Designate { handoff, source, head: release.head, root: release.root })
+        Role::Designate(designate(release, state.attempts.approval(release.handoff), now.monotonic))
     }
 }
 
@@ -187,11 +225,5 @@ fn role_of_departure(release: &Release, facts: &Facts, now: Now) -> Role {
     if facts.retired.contains(&release.handoff) {
         return Role::Bystander;
     }
-    Role::Released(Released {
-        handoff: release.handoff,
-        to: release.to,
-        next_token: release.next_token,
-        send_at: now.monotonic,
-        wait: limits::RELEASE_FIRST,
-    })
+    Role::Released(Released::new(release, now.monotonic))
 }

@@ -1,0 +1,284 @@
+//! D4, D5 and everything that moves custody: certificates come, this device holds a session or does not.
+
+use cede_seal::verify::verify;
+use cede_wire::canonical::Signed;
+use cede_wire::custody::{Custody, Release};
+use cede_wire::handoff::Activated;
+use cede_wire::id::{DeviceId, HandoffId, Hash, SessionId};
+use cede_wire::message::{HandoffStatus, PeerMessage};
+use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
+
+use super::{Arrived, Custodian, Designate, Role, Unclaimed};
+use crate::chain::Chain;
+use crate::destination::{Attempt, DestinationPhase, HandoffDestination};
+use crate::limits;
+use crate::output::Event;
+
+impl Custodian {
+    /// A certificate came: from the source, a third device or a file; it proves itself. Source: SPEC H-7, H-17.
+    pub fn handle_release(&mut self, from: DeviceId, certificate: &Signed<Custody>, links: &[Signed<Custody>]) {
+        let Ok(verified) = verify(certificate) else {
+            self.tell(Event::PeerFault { device: from, what: "a certificate that does not verify".to_owned() });
+            return;
+        };
+        let session = verified.session();
+        let known = self.sessions.get(&session).and_then(|s| s.chain.as_ref());
+        if known.is_some_and(|chain| chain.token() >= verified.token()) {
+            self.answer_known(from, session, &verified);
+            return;
+        }
+        let mut all = links.to_vec();
+        all.push(certificate.clone());
+        // What does not follow may be the fault of a third device that carries it, not of the one that made it.
+        let Ok((chain, new_links)) = self.merged_chain(session, &all) else { return };
+        match chain.last().clone() {
+            Custody::Release(release) if release.to == self.me() => {
+                self.take_release(session, chain, new_links, release)
+            }
+            Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) if self.has_chain(session) => {
+                self.accept_custody(session, chain, new_links);
+            }
+            // Custody of others in a session that this device never had to do with: nothing to keep.
+            Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {}
+        }
+    }
+
+    fn has_chain(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|state| state.chain.is_some())
+    }
+
+    /// The operator vouches for a seize, which no peer's word can. Source: SPEC H-9.
+    ///
+    /// # Errors
+    /// `unauthorized` when it does not follow the chain; nothing changed.
+    pub fn accept_seize(&mut self, certificate: &Signed<Custody>, links: &[Signed<Custody>]) -> Result<(), Refusal> {
+        let session = verify(certificate).map_err(|_| Refusal::Unauthorized)?.session();
+        let mut all = links.to_vec();
+        all.push(certificate.clone());
+        let (chain, new_links) = self.merged_with_seizes(session, &all).map_err(|(refusal, _)| refusal)?;
+        self.accept_custody(session, chain, new_links);
+        Ok(())
+    }
+
+    /// A release to this device. What nobody approved here is kept for the operator to claim. Source: SPEC H-15.
+    fn take_release(&mut self, session: SessionId, chain: Chain, links: Vec<Signed<Custody>>, release: Release) {
+        let approved = self.sessions.get(&session).is_some_and(|s| s.attempts.approval(release.handoff).is_some());
+        if approved {
+            self.accept_custody(session, chain, links);
+            return;
+        }
+        let waiting = self.sessions.get(&session).is_some_and(|state| state.unclaimed.is_some());
+        if waiting || self.count(|state| state.unclaimed.is_some()) < limits::UNCLAIMED {
+            self.session(session).unclaimed = Some(Unclaimed { release, links });
+        }
+    }
+
+    /// Releases to this device of handoffs that nobody approved here: its journal was lost, or the peer invents. Until
+    /// [`Custodian::claim`] nothing is believed, kept or fetched.
+    pub fn unclaimed(&self) -> impl Iterator<Item = (SessionId, &Release)> + '_ {
+        self.sessions.iter().filter_map(|(id, state)| Some((*id, &state.unclaimed.as_ref()?.release)))
+    }
+
+    /// D4: the operator says that the session is to be fetched here.
+    ///
+    /// # Errors
+    /// `expired` when no such release waits or it does not follow any more; nothing changed.
+    pub fn claim(&mut self, session: SessionId, handoff: HandoffId) -> Result<(), Refusal> {
+        let state = self.sessions.get_mut(&session).ok_or(Refusal::Expired)?;
+        let wanted = |unclaimed: &mut Unclaimed| unclaimed.release.handoff == handoff;
+        let unclaimed = state.unclaimed.take_if(wanted).ok_or(Refusal::Expired)?;
+        let (chain, links) = self.merged_chain(session, &unclaimed.links).map_err(|_| Refusal::Expired)?;
+        if links.is_empty() || chain.owner() != self.me() {
+            return Err(Refusal::Expired);
+        }
+        self.accept_custody(session, chain, links);
+        Ok(())
+    }
+
+    /// The chain grows. Records first, then news: one batch holds all that the new links change.
+    fn accept_custody(&mut self, session: SessionId, chain: Chain, new_links: Vec<Signed<Custody>>) {
+        let me = self.me();
+        let last = chain.last().clone();
+        self.withdraw(session, Refusal::StaleToken);
+        let state = self.session(session);
+        state.chain = Some(chain);
+        state.unclaimed = None;
+        let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
+        let mut news = Vec::new();
+        if let Role::Released(released) = &state.role {
+            news.push(Event::Retired { session, handoff: released.handoff });
+        }
+        let handoff = match &last {
+            Custody::Release(release) if release.to == me => Some(release.handoff),
+            Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => None,
+        };
+        let passed = |a: &mut HandoffDestination| Some(a.attempt().handoff) != handoff;
+        if let Some(stale) = state.arriving.take_if(passed) {
+            let (handoff, refusal) = (stale.attempt().handoff, Refusal::StaleToken);
+            state.attempts.ended.push(handoff);
+            records.push(Record::Discarded { session, handoff });
+            news.push(Event::Discard { session, handoff, refusal });
+        }
+        match last {
+            Custody::Release(release) if release.to == me => self.become_owner(session, &release, records, news),
+            Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {
+                self.become_other(session, records, news);
+            }
+        }
+    }
+
+    /// The new links name another device: S6 when this one might have acted meanwhile, else nothing is at stake here.
+    fn become_other(&mut self, session: SessionId, records: Vec<Record>, mut news: Vec<Event>) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Some((by, token, seized)) =
+            state.chain.as_ref().map(|chain| (chain.owner(), chain.token(), matches!(chain.last(), Custody::Seize(_))))
+        else {
+            return;
+        };
+        if state.role.might_have_turns(seized) {
+            state.role = Role::Fenced;
+            news.push(Event::Seized { session, by, token });
+        } else if !matches!(state.role, Role::Fenced) {
+            state.role = Role::Bystander;
+        }
+        self.persist(records);
+        news.into_iter().for_each(|event| self.tell(event));
+    }
+
+    /// The certificate names this device: D5 when its payload is durable here, D4 when it is not. In S7 neither: the
+    /// certificate may be an old one that only this device forgot.
+    fn become_owner(&mut self, session: SessionId, release: &Release, mut records: Vec<Record>, news: Vec<Event>) {
+        let ask_at = self.clock.saturating_add(limits::REFETCH);
+        let state = self.session(session);
+        let holds = |a: &HandoffDestination| a.holds(release.handoff, release.head, release.root);
+        let designate = designate(release, state.attempts.approval(release.handoff), ask_at);
+        let (handoff, source) = (release.handoff, release.from);
+        if let Role::Unconfirmed(says) = &mut state.role {
+            **says = Role::Designate(designate);
+            self.persist(records);
+            return;
+        }
+        let arriving = state.arriving.take();
+        if let Some(attempt) = arriving.filter(holds).map(|a| a.attempt()) {
+            records.push(Record::Active { session, handoff, token: release.next_token });
+            self.persist(records);
+            news.into_iter().for_each(|event| self.tell(event));
+            self.activate(session, attempt);
+            return;
+        }
+        state.role = Role::Designate(designate);
+        self.persist(records);
+        news.into_iter().for_each(|event| self.tell(event));
+        self.tell(Event::Refetch { session, handoff, source });
+    }
+
+    /// D4 to D5.
+    pub(super) fn become_active(&mut self, session: SessionId, attempt: Attempt) {
+        let token = self.token(session);
+        self.session(session).arriving = None;
+        self.persist(vec![Record::Active { session, handoff: attempt.handoff, token }]);
+        self.activate(session, attempt);
+    }
+
+    fn activate(&mut self, session: SessionId, attempt: Attempt) {
+        let token = self.token(session);
+        let (handoff, source) = (attempt.handoff, attempt.source);
+        self.session(session).role = Role::Owner { arrived: Some(Arrived { handoff, installed: false }) };
+        self.tell(Event::Activate { session, handoff, source, token });
+    }
+
+    /// The session stands in its place: says so to the old owner. Source: SPEC H-7.
+    pub fn installed(&mut self, session: SessionId, handoff: HandoffId) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Role::Owner { arrived: Some(arrived) } = &mut state.role else { return };
+        if arrived.handoff != handoff || arrived.installed {
+            return;
+        }
+        arrived.installed = true;
+        let source = state.chain.as_ref().and_then(|c| match c.last() {
+            Custody::Release(release) => Some(release.from),
+            Custody::Genesis(_) | Custody::Seize(_) => None,
+        });
+        self.persist(vec![Record::Installed { session, handoff }]);
+        if let (Some(source), Some(word)) = (source, self.activated(session)) {
+            self.send(source, PeerMessage::Activated(word));
+        }
+    }
+
+    /// Answers a certificate that is known: the word of the owner that acts under it, or once did. Source: SPEC H-17.
+    fn answer_known(&mut self, to: DeviceId, session: SessionId, certificate: &Custody) {
+        let Custody::Release(release) = certificate else { return };
+        let word = self.activated(session).or_else(|| self.acted(session, release.handoff));
+        if let Some(word) = word {
+            self.send(to, PeerMessage::Activated(word));
+        }
+    }
+
+    fn activated(&self, session: SessionId) -> Option<Signed<Activated>> {
+        let state = self.sessions.get(&session)?;
+        let arrived = match &state.role {
+            Role::Owner { arrived } | Role::Offering { arrived, .. } => (*arrived)?,
+            Role::Bystander | Role::Released(_) | Role::Designate(_) | Role::Fenced | Role::Unconfirmed(_) => {
+                return None;
+            }
+        };
+        let (token, owner) = (state.chain.as_ref()?.token(), self.me());
+        let word = Activated { handoff: arrived.handoff, session, token, owner };
+        if arrived.installed { self.local.sign(&word).ok() } else { None }
+    }
+
+    /// This device gave the session on, so it acted under this handoff before.
+    fn acted(&self, session: SessionId, handoff: HandoffId) -> Option<Signed<Activated>> {
+        let (chain, owner) = (self.sessions.get(&session)?.chain.as_ref()?, self.me());
+        let token = chain.given_on(owner, handoff)?.next_token;
+        self.local.sign(&Activated { handoff, session, token, owner }).ok()
+    }
+
+    pub(super) fn handle_status(&mut self, from: DeviceId, handoff: HandoffId, session: SessionId) {
+        if self.speaks_for(session) {
+            let status = self.status(from, handoff, session);
+            self.send(from, PeerMessage::StatusAnswer { handoff, session, status });
+        }
+    }
+
+    fn status(&self, from: DeviceId, handoff: HandoffId, session: SessionId) -> HandoffStatus {
+        let Some(state) = self.sessions.get(&session) else { return HandoffStatus::Unknown };
+        let arriving = state.arriving.as_ref().filter(|a| a.attempt().handoff == handoff && a.attempt().source == from);
+        if let Some(arriving) = arriving {
+            return match arriving.phase() {
+                DestinationPhase::Receiving { .. } => HandoffStatus::Receiving,
+                DestinationPhase::Staged { .. } => {
+                    arriving.acknowledgement(&self.local).map_or(HandoffStatus::Unknown, HandoffStatus::Staged)
+                }
+            };
+        }
+        if let Some(word) = self.activated(session) {
+            return HandoffStatus::Active(word);
+        }
+        if state.attempts.ended.contains(handoff) { HandoffStatus::Discarded } else { HandoffStatus::Unknown }
+    }
+}
+
+pub(super) fn designate(release: &Release, scope: Option<Hash>, ask_at: core::time::Duration) -> Designate {
+    Designate {
+        handoff: release.handoff,
+        source: release.from,
+        head: release.head,
+        root: release.root,
+        scope: scope.unwrap_or(release.root),
+        ask_at,
+    }
+}
+
+impl Role {
+    /// Whether turns may lie here that the device named by new links lacks.
+    fn might_have_turns(&self, seized: bool) -> bool {
+        match self {
+            Self::Bystander | Self::Fenced => false,
+            Self::Owner { .. } | Self::Offering { .. } => true,
+            Self::Released(_) | Self::Designate(_) => seized,
+            Self::Unconfirmed(says) => says.might_have_turns(seized),
+        }
+    }
+}

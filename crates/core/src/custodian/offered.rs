@@ -1,0 +1,253 @@
+//! Before D1: an offer comes, and a person is asked.
+
+use cede_seal::verify::Verified;
+use cede_wire::canonical::Signed;
+use cede_wire::catalog::Oid;
+use cede_wire::custody::Custody;
+use cede_wire::handoff::Offer;
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
+use cede_wire::message::PeerMessage;
+use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
+
+use super::{Asked, Custodian, Role, Session};
+use crate::chain::Chain;
+use crate::destination::{Attempt, HandoffDestination};
+use crate::limits;
+use crate::now::Now;
+use crate::output::Event;
+
+/// A no, with its reason in words.
+pub(super) type No = (Refusal, &'static str);
+
+enum Considered {
+    New(Box<Asked>),
+    Asked,
+    Accepted,
+}
+
+impl Custodian {
+    pub(super) fn handle_offer(&mut self, from: DeviceId, offer: &Signed<Offer>, links: &[Signed<Custody>], now: Now) {
+        let Some(offer) = self.check(from, offer) else { return };
+        let (session, handoff) = (offer.key.id(), offer.handoff);
+        match self.consider(&offer, links, now) {
+            Ok(Considered::New(asked)) => {
+                // The last question about this session, where one waits, is moot: its source asks anew.
+                self.withdraw(session, Refusal::Cancelled);
+                let event = Event::AskOperator(Box::new(asked.offer.clone()));
+                self.session(session).asked = Some(*asked);
+                self.tell(event);
+            }
+            Ok(Considered::Asked) => {}
+            Ok(Considered::Accepted) => self.tell(Event::Reaccept { session, handoff }),
+            Err((refusal, detail)) => {
+                let detail = detail.to_owned();
+                self.send(from, PeerMessage::Refuse { handoff, refusal, detail });
+            }
+        }
+    }
+
+    /// Everything that can be said about an offer before a person is asked. Source: SPEC H-4.
+    fn consider(&mut self, offer: &Verified<Offer>, links: &[Signed<Custody>], now: Now) -> Result<Considered, No> {
+        if offer.destination != self.me() {
+            return Err((Refusal::WrongDestination, "the offer names another device"));
+        }
+        if self.mesh != Some(offer.mesh) {
+            return Err((Refusal::Unauthorized, "the offer is of another mesh"));
+        }
+        let id = offer.key.id();
+        if matches!(self.sessions.get(&id), Some(Session { role: Role::Unconfirmed(_), .. })) {
+            let detail = "this device's records are damaged or restored; its operator must confirm first";
+            return Err((Refusal::Busy, detail));
+        }
+        let (chain, links) = self.merged_chain(id, links)?;
+        self.check_owner(offer, &chain)?;
+        if let Some(considered) = self.standing_attempt(offer, &chain)? {
+            return Ok(considered);
+        }
+        self.check_room(offer)?;
+        let (chain_head, until) = (chain.head(), now.after(limits::QUESTION));
+        Ok(Considered::New(Box::new(Asked { offer: offer.clone(), links, chain_head, until })))
+    }
+
+    /// The chain with what a peer says of it, and the part of it that is new here. A seize proves nothing by itself, so a
+    /// peer's word brings none. Source: SPEC H-3, H-9.
+    pub(super) fn merged_chain(
+        &self,
+        id: SessionId,
+        links: &[Signed<Custody>],
+    ) -> Result<(Chain, Vec<Signed<Custody>>), No> {
+        let (chain, new) = self.merged_with_seizes(id, links)?;
+        let before = chain.records().len() - new.len();
+        let seized = chain.records().iter().skip(before).any(|record| matches!(record, Custody::Seize(_)));
+        if seized { Err((Refusal::Unauthorized, "a seize that nobody vouched for here")) } else { Ok((chain, new)) }
+    }
+
+    pub(super) fn merged_with_seizes(
+        &self,
+        id: SessionId,
+        links: &[Signed<Custody>],
+    ) -> Result<(Chain, Vec<Signed<Custody>>), No> {
+        if links.len() > cede_wire::limits::CHAIN_RECORDS {
+            return Err((Refusal::TooLarge, "the custody chain is too long"));
+        }
+        let known = self.sessions.get(&id).and_then(|s| s.chain.as_ref());
+        let before = known.map_or(0, |chain| chain.links().len());
+        let chain = match known {
+            Some(known) => {
+                let mut chain = known.clone();
+                chain.merge(links).map(|()| chain)
+            }
+            None => Chain::from_links(links),
+        };
+        let chain =
+            chain.map_err(|_| (Refusal::Unauthorized, "the custody chain does not verify or does not follow ours"))?;
+        if chain.session() != id || self.mesh != Some(chain.mesh()) {
+            return Err((Refusal::Unauthorized, "the custody chain is of another session or mesh"));
+        }
+        let new_links = chain.links().get(before..).unwrap_or(&[]).to_vec();
+        Ok((chain, new_links))
+    }
+
+    fn check_owner(&self, offer: &Offer, chain: &Chain) -> Result<(), No> {
+        if chain.owner() == self.me() {
+            return Err((Refusal::AlreadyOwner, "this device is the owner"));
+        }
+        if offer.token < chain.token() {
+            return Err((Refusal::StaleToken, "a later owner is known here"));
+        }
+        if chain.owner() != offer.source || chain.token() != offer.token {
+            return Err((Refusal::NotOwner, "the custody chain names another owner"));
+        }
+        Ok(())
+    }
+
+    /// What the attempts that are known here say about this offer.
+    fn standing_attempt(&mut self, offer: &Offer, chain: &Chain) -> Result<Option<Considered>, No> {
+        let ended = self.declined.contains(offer.handoff);
+        let Some(session) = self.sessions.get(&offer.key.id()) else {
+            return if ended { Err((Refusal::Cancelled, "this attempt ended")) } else { Ok(None) };
+        };
+        if ended || session.attempts.ended.contains(offer.handoff) {
+            return Err((Refusal::Cancelled, "this attempt ended"));
+        }
+        match &session.asked {
+            Some(asked) if asked.offer.handoff == offer.handoff => return Ok(Some(Considered::Asked)),
+            // The question of another device is moot only if the session moved on from there.
+            Some(asked) if asked.offer.source != offer.source && !passed(chain, asked) => {
+                return Err((Refusal::Busy, "another device offers this session"));
+            }
+            Some(_) | None => {}
+        }
+        match session.arriving.as_ref().map(HandoffDestination::attempt) {
+            Some(attempt) if attempt.handoff == offer.handoff => Ok(Some(Considered::Accepted)),
+            // An owner has one attempt at a time: its new one says that the old one is dead.
+            Some(attempt) if attempt.source == offer.source => {
+                self.discard(offer.key.id(), Refusal::Cancelled);
+                Ok(None)
+            }
+            Some(_) => Err((Refusal::Busy, "the session is arriving from another device")),
+            None => Ok(None),
+        }
+    }
+
+    fn check_room(&self, offer: &Offer) -> Result<(), No> {
+        let id = offer.key.id();
+        let others = self.sessions.iter().filter(|(other, _)| **other != id).map(|(_, session)| session);
+        let (mut all, mut of_peer) = (0, 0);
+        for session in others {
+            let asked = session.asked.as_ref();
+            all += usize::from(asked.is_some() || session.arriving.is_some());
+            of_peer += usize::from(asked.is_some_and(|asked| asked.offer.source == offer.source));
+        }
+        if all >= limits::HANDOFFS || of_peer >= limits::QUESTIONS_PER_PEER {
+            return Err((Refusal::Busy, "too many handoffs in flight here"));
+        }
+        Ok(())
+    }
+
+    /// D1: the operator approved the scope of this offer. Source: SPEC H-4, H-14.
+    ///
+    /// # Errors
+    /// `expired` when no such question waits, or what else became of the session meanwhile; nothing changed.
+    pub fn approve(
+        &mut self,
+        session: SessionId,
+        handoff: HandoffId,
+        exchange_key: [u8; 32],
+        have: Vec<Oid>,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        self.hear(now);
+        let me = self.me();
+        let state = self.sessions.get_mut(&session).ok_or(Refusal::Expired)?;
+        let asked = state.asked.take_if(|asked| asked.offer.handoff == handoff).ok_or(Refusal::Expired)?;
+        let (chain, new_links) = match self.still_offered(&asked) {
+            Ok(merged) => merged,
+            Err((refusal, detail)) => {
+                self.refuse_asked(session, &asked, refusal, detail);
+                return Err(refusal);
+            }
+        };
+        let scope = asked.offer.scope.digest();
+        let attempt = Attempt { handoff, session, source: asked.offer.source, scope };
+        let destination = HandoffDestination::approved(me, attempt, Some(asked.offer.token), now);
+        let accept = destination.accept(exchange_key, have);
+        let state = self.session(session);
+        state.chain = Some(chain);
+        state.arriving = Some(destination);
+        state.attempts.approve(handoff, scope);
+        let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
+        records.push(Record::Approved { session, handoff, source: attempt.source, scope });
+        self.persist(records);
+        self.send_accept(attempt.source, &accept, false);
+        Ok(())
+    }
+
+    /// The chain may have grown while the question waited.
+    fn still_offered(&self, asked: &Asked) -> Result<(Chain, Vec<Signed<Custody>>), No> {
+        let merged = self.merged_chain(asked.offer.key.id(), &asked.links)?;
+        self.check_owner(&asked.offer, &merged.0)?;
+        Ok(merged)
+    }
+
+    /// The operator, or a check, said no before anything was written.
+    pub fn decline(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal, detail: &str) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Some(asked) = state.asked.take_if(|asked| asked.offer.handoff == handoff) else { return };
+        self.refuse_asked(session, &asked, refusal, detail);
+    }
+
+    fn refuse_asked(&mut self, session: SessionId, asked: &Asked, refusal: Refusal, detail: &str) {
+        let (handoff, source, detail) = (asked.offer.handoff, asked.offer.source, detail.to_owned());
+        self.forget_attempt(session, handoff);
+        self.send(source, PeerMessage::Refuse { handoff, refusal, detail });
+    }
+
+    /// An attempt that never reached the journal is over. A session of which nothing else is known is forgotten with it:
+    /// offers alone must not fill the memory.
+    pub(super) fn forget_attempt(&mut self, session: SessionId, handoff: HandoffId) {
+        self.declined.push(handoff);
+        let empty = |s: &Session| s.chain.is_none() && s.asked.is_none() && s.unclaimed.is_none();
+        if self.sessions.get(&session).is_some_and(empty) {
+            self.sessions.remove(&session);
+        }
+    }
+
+    /// The question that waits, where one does, is moot: says so to the operator and to the source.
+    pub(super) fn withdraw(&mut self, session: SessionId, refusal: Refusal) {
+        let Some(asked) = self.sessions.get_mut(&session).and_then(|state| state.asked.take()) else { return };
+        self.refuse_asked(session, &asked, refusal, "the question is moot");
+        self.tell(Event::Withdrawn { handoff: asked.offer.handoff, refusal });
+    }
+
+    /// The offer that waits for the operator.
+    pub fn asked(&self, session: SessionId) -> Option<&Verified<Offer>> {
+        self.sessions.get(&session)?.asked.as_ref().map(|asked| &asked.offer)
+    }
+}
+
+/// Whether the session moved on from the owner that asked.
+fn passed(chain: &Chain, asked: &Asked) -> bool {
+    chain.contains(&asked.chain_head) && chain.head() != asked.chain_head
+}
