@@ -220,8 +220,7 @@ impl MembershipLog {
     }
 
     fn append(&mut self, own: &LocalDevice, change: MemberChange) -> Result<Signed<MemberEntry>, LogError> {
-        let entry =
-            MemberEntry { index: self.length(), prev: Some(self.head()), by: self.administrator(), change };
+        let entry = MemberEntry { index: self.length(), prev: Some(self.head()), by: self.administrator(), change };
         let signed = own.sign(&entry).map_err(LogError::not_the_signer)?;
         self.extend(core::slice::from_ref(&signed))?;
         Ok(signed)

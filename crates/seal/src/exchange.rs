@@ -228,7 +228,8 @@ mod tests {
     fn keys_that_the_context_does_not_name_are_refused() {
         let (source, destination) = secrets();
         let stranger = ExchangeSecret::from_random([3; 32]);
-        let derive = |secret, peer: &ExchangeSecret| HandoffKeys::derive(secret, &peer.public(), &context()).map(|_| ());
+        let derive =
+            |secret, peer: &ExchangeSecret| HandoffKeys::derive(secret, &peer.public(), &context()).map(|_| ());
         assert_eq!(derive(&source, &stranger), Err(ExchangeError::ForeignKeys));
         assert_eq!(derive(&stranger, &destination), Err(ExchangeError::ForeignKeys));
         assert_eq!(derive(&source, &source), Err(ExchangeError::ForeignKeys), "reflected key");
@@ -241,13 +242,18 @@ mod tests {
             let mut context = context();
             context.destination_exchange_key = *low.parse::<DeviceId>().unwrap().as_bytes();
             let peer = context.destination_exchange_key;
-            assert_eq!(HandoffKeys::derive(&source, &peer, &context).map(|_| ()), Err(ExchangeError::LowOrder), "{low}");
+            assert_eq!(
+                HandoffKeys::derive(&source, &peer, &context).map(|_| ()),
+                Err(ExchangeError::LowOrder),
+                "{low}"
+            );
         }
     }
 
     #[test]
     fn exchange_is_that_of_rfc_7748() {
-        let alice = ExchangeSecret::from_random(hex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"));
+        let alice =
+            ExchangeSecret::from_random(hex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"));
         let bob = ExchangeSecret::from_random(hex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"));
         assert_eq!(alice.public(), hex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"));
         assert_eq!(bob.public(), hex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"));

@@ -14,3 +14,6 @@ pub mod limits;
 pub mod pake;
 pub mod stream;
 pub mod verify;
+
+#[cfg(test)]
+mod vectors;

@@ -109,7 +109,8 @@ fn beginning_must_be_signed_by_its_own_device_and_stand_first() {
     assert_eq!(MembershipLog::from_entries(&[signed]), Err(error));
     let late = entry(&admin, &log, change(&admin));
     assert_eq!(log.extend(&[late]), Err(LogError::Genesis { index: 3 }));
-    let unlinked = MemberEntry { index: 3, prev: None, by: admin.device(), change: MemberChange::Remove(device(2).device()) };
+    let unlinked =
+        MemberEntry { index: 3, prev: None, by: admin.device(), change: MemberChange::Remove(device(2).device()) };
     assert_eq!(log.extend(&[admin.sign(&unlinked).unwrap()]), Err(LogError::Genesis { index: 3 }));
 }
 

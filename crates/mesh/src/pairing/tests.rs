@@ -3,13 +3,15 @@ use core::time::Duration;
 use cede_seal::device::LocalDevice;
 use cede_wire::canonical::Signed;
 use cede_wire::id::Hash;
-use cede_wire::member::{Capability, MemberChange, MemberEntry};
+use cede_wire::member::{MemberChange, MemberEntry};
 use proptest::prelude::*;
 
 use super::*;
 use crate::limits::{CONFIRM, FAILURES, LOCK, STEP, WORDS_LIFE};
 use crate::membership::MembershipLog;
-use crate::now::Now;
+use world::*;
+
+mod world;
 
 #[test]
 fn guest_with_the_words_and_a_yes_joins_and_both_hold_the_log() {
@@ -187,17 +189,61 @@ fn own_key_at_the_other_end_is_refused_on_both_sides() {
 fn every_changed_message_before_the_proofs_fails() {
     type Change = fn(&mut PairMessage);
     let changes: [(&str, Change); 11] = [
-        ("guest's lowest version", |m| if let PairMessage::Open { protocol_min, .. } = m { *protocol_min = 0 }),
-        ("guest's highest version", |m| if let PairMessage::Open { protocol_max, .. } = m { *protocol_max = 9 }),
-        ("guest's nonce", |m| if let PairMessage::Open { nonce, .. } = m { nonce[0] ^= 1 }),
-        ("host's lowest version", |m| if let PairMessage::HostShare { protocol_min, .. } = m { *protocol_min = 0 }),
-        ("host's highest version", |m| if let PairMessage::HostShare { protocol_max, .. } = m { *protocol_max = 9 }),
-        ("mesh", |m| if let PairMessage::HostShare { mesh, .. } = m { *mesh = MeshId::new([0; 32]) }),
-        ("host's nonce", |m| if let PairMessage::HostShare { nonce, .. } = m { nonce[0] ^= 1 }),
-        ("host's share", |m| if let PairMessage::HostShare { share, .. } = m { *share = other_share() }),
-        ("guest's share", |m| if let PairMessage::GuestProof { share, .. } = m { *share = other_share() }),
-        ("guest's proof", |m| if let PairMessage::GuestProof { proof, .. } = m { proof[0] ^= 1 }),
-        ("host's proof", |m| if let PairMessage::HostProof { proof } = m { proof[31] ^= 128 }),
+        ("guest's lowest version", |m| {
+            if let PairMessage::Open { protocol_min, .. } = m {
+                *protocol_min = 0
+            }
+        }),
+        ("guest's highest version", |m| {
+            if let PairMessage::Open { protocol_max, .. } = m {
+                *protocol_max = 9
+            }
+        }),
+        ("guest's nonce", |m| {
+            if let PairMessage::Open { nonce, .. } = m {
+                nonce[0] ^= 1
+            }
+        }),
+        ("host's lowest version", |m| {
+            if let PairMessage::HostShare { protocol_min, .. } = m {
+                *protocol_min = 0
+            }
+        }),
+        ("host's highest version", |m| {
+            if let PairMessage::HostShare { protocol_max, .. } = m {
+                *protocol_max = 9
+            }
+        }),
+        ("mesh", |m| {
+            if let PairMessage::HostShare { mesh, .. } = m {
+                *mesh = MeshId::new([0; 32])
+            }
+        }),
+        ("host's nonce", |m| {
+            if let PairMessage::HostShare { nonce, .. } = m {
+                nonce[0] ^= 1
+            }
+        }),
+        ("host's share", |m| {
+            if let PairMessage::HostShare { share, .. } = m {
+                *share = other_share()
+            }
+        }),
+        ("guest's share", |m| {
+            if let PairMessage::GuestProof { share, .. } = m {
+                *share = other_share()
+            }
+        }),
+        ("guest's proof", |m| {
+            if let PairMessage::GuestProof { proof, .. } = m {
+                proof[0] ^= 1
+            }
+        }),
+        ("host's proof", |m| {
+            if let PairMessage::HostProof { proof } = m {
+                proof[31] ^= 128
+            }
+        }),
     ];
     for (what, change) in changes {
         let mut world = World::new();
@@ -550,216 +596,5 @@ proptest! {
         world.run();
         prop_assert_eq!(world.log.length(), 1);
         prop_assert!(world.guest.is_some_and(|guest| guest.log().is_none()));
-    }
-}
-
-const START: Now = Now { monotonic: Duration::from_secs(1_000), unix_ms: 0 };
-const GRANT: [Capability; 2] = [Capability::Presence, Capability::Handoff];
-
-/// Both devices and the link between them, without a network.
-struct World {
-    now: Now,
-    log: MembershipLog,
-    host: PairingHost,
-    guest: Option<PairingGuest>,
-    host_told: Vec<PairEvent>,
-    guest_told: Vec<PairEvent>,
-    to_host: Vec<PairMessage>,
-    change: Option<fn(&mut PairMessage)>,
-    drawn: u8,
-}
-
-impl World {
-    fn new() -> Self {
-        Self {
-            now: START,
-            log: MembershipLog::genesis(&host_device(), "home", [3; 16]).unwrap(),
-            host: PairingHost::default(),
-            guest: None,
-            host_told: Vec::new(),
-            guest_told: Vec::new(),
-            to_host: Vec::new(),
-            change: None,
-            drawn: 0,
-        }
-    }
-
-    fn try_arm(&mut self) -> Result<Words, ArmError> {
-        self.drawn += 1;
-        self.host.arm(&host_device(), &self.log, &[GRANT[1], GRANT[0], GRANT[1]], [self.drawn; 8], self.now)
-    }
-
-    fn arm(&mut self) -> Words {
-        self.host_told.clear();
-        self.guest_told.clear();
-        self.try_arm().unwrap()
-    }
-
-    fn try_connect(&mut self, words: &Words) -> Result<(), ConnectError> {
-        let (at_host, at_guest) = links();
-        self.connect_over(words, at_host, at_guest)
-    }
-
-    fn connect(&mut self, words: &Words) {
-        self.try_connect(words).unwrap();
-    }
-
-    fn connect_over(&mut self, words: &Words, at_host: PairLink, at_guest: PairLink) -> Result<(), ConnectError> {
-        self.host.handle_connected(at_host, &self.log, [11; 64], self.now)?;
-        let own = guest_device().key();
-        let begun = PairingGuest::begin(own, "New Box", words.clone(), None, at_guest, [22; 64], self.now);
-        self.guest = Some(begun.map_err(|_| ConnectError::Ourselves)?);
-        Ok(())
-    }
-
-    fn confirm(&mut self, yes: bool) {
-        self.host.confirm(yes, &host_device(), &mut self.log, self.now).unwrap();
-    }
-
-    fn wait(&mut self, time: Duration) {
-        self.now.monotonic += time;
-        self.host.handle_timeout(self.now);
-        if let Some(guest) = &mut self.guest {
-            guest.handle_timeout(self.now);
-        }
-    }
-
-    /// Delivers everything until both are quiet.
-    fn run(&mut self) {
-        while self.step() {}
-    }
-
-    /// Takes one output of each side.
-    fn step(&mut self) -> bool {
-        let from_guest = self.guest.as_mut().and_then(PairingGuest::poll);
-        let from_host = self.host.poll();
-        let busy = from_guest.is_some() || from_host.is_some();
-        match from_guest {
-            Some(Output::Send(mut message)) => {
-                self.change.inspect(|change| change(&mut message));
-                self.to_host.push(message.clone());
-                self.host.handle_message(message, self.now);
-            }
-            Some(Output::Tell(event)) => self.guest_told.push(event),
-            Some(Output::Persist(_) | Output::Close) | None => (),
-        }
-        match from_host {
-            Some(Output::Send(mut message)) => {
-                self.change.inspect(|change| change(&mut message));
-                self.guest.as_mut().unwrap().handle_message(message, self.now);
-            }
-            Some(Output::Tell(event)) => self.host_told.push(event),
-            Some(Output::Persist(_) | Output::Close) | None => (),
-        }
-        busy
-    }
-}
-
-/// A run up to the question.
-fn asked() -> World {
-    let mut world = World::new();
-    let words = world.arm();
-    world.connect(&words);
-    world.run();
-    assert!(matches!(world.host_told[..], [PairEvent::Compare { .. }]));
-    world
-}
-
-/// A run up to the question with a host that claims another mesh.
-fn asked_in(mesh: MeshId) -> World {
-    use cede_seal::pake::{HostPake, Transcript};
-    let mut world = World::new();
-    let words = Words::from_random([1; 8]);
-    let (at_host, at_guest) = links();
-    let own = guest_device().key();
-    let mut guest = PairingGuest::begin(own, "x", words.clone(), None, at_guest, [22; 64], world.now).unwrap();
-    let PairMessage::Open { nonce: guest_nonce, .. } = sent(|| guest.poll()) else { panic!("no opening") };
-    let (run, share) = HostPake::start(words.show().as_bytes(), [5; 32]);
-    let (protocol_min, protocol_max) = (PROTOCOL_MIN, PROTOCOL_MAX);
-    let nonce = [6; 32];
-    guest.handle_message(PairMessage::HostShare { protocol_min, protocol_max, mesh, nonce, share }, world.now);
-    let PairMessage::GuestProof { share, proof } = sent(|| guest.poll()) else { panic!("no proof") };
-    let transcript = Transcript {
-        mesh,
-        host: host_device().key(),
-        guest: own,
-        host_versions: (protocol_min, protocol_max),
-        guest_versions: (protocol_min, protocol_max),
-        host_nonce: nonce,
-        guest_nonce,
-        exporter: at_host.exporter,
-    };
-    let (proof, _) = run.check(&share, &proof, &transcript).unwrap();
-    guest.handle_message(PairMessage::HostProof { proof }, world.now);
-    let _ = drain(|| guest.poll());
-    world.guest = Some(guest);
-    world
-}
-
-fn host_device() -> LocalDevice {
-    LocalDevice::from_secret(&[1; 32])
-}
-
-fn guest_device() -> LocalDevice {
-    LocalDevice::from_secret(&[2; 32])
-}
-
-fn links() -> (PairLink, PairLink) {
-    let exporter = [9; 32];
-    (PairLink { peer: guest_device().key(), exporter }, PairLink { peer: host_device().key(), exporter })
-}
-
-fn member(device: &LocalDevice) -> Member {
-    Member { key: device.key(), name: format!("n-{}", device.device().short()), capabilities: GRANT.to_vec() }
-}
-
-fn wrong(words: &Words) -> Words {
-    let shown = words.show();
-    let other = if shown.ends_with("zoom") { "acorn" } else { "zoom" };
-    let (start, _) = shown.rsplit_once('-').unwrap();
-    Words::parse(&format!("{start}-{other}")).unwrap()
-}
-
-fn other_share() -> [u8; 32] {
-    cede_seal::pake::HostPake::start(b"other", [1; 32]).1
-}
-
-fn invented(which: usize) -> PairMessage {
-    let (protocol_min, protocol_max, nonce) = (PROTOCOL_MIN, PROTOCOL_MAX, [1; 32]);
-    let mesh = MeshId::new([1; 32]);
-    let share = other_share();
-    match which {
-        0 => PairMessage::Open { protocol_min, protocol_max, nonce },
-        1 => PairMessage::HostShare { protocol_min, protocol_max, mesh, nonce, share },
-        2 => PairMessage::GuestProof { share, proof: [0; 32] },
-        3 => PairMessage::HostProof { proof: [0; 32] },
-        4 => PairMessage::Name { name: "x".into() },
-        5 => PairMessage::Welcome(World::new().log.entries().to_vec()),
-        6 => PairMessage::Joined,
-        _ => PairMessage::Refuse(Refusal::Declined),
-    }
-}
-
-fn drain(mut poll: impl FnMut() -> Option<Output>) -> Vec<Output> {
-    core::iter::from_fn(&mut poll).collect()
-}
-
-fn sent(poll: impl FnMut() -> Option<Output>) -> PairMessage {
-    let outputs = drain(poll);
-    let message = outputs.into_iter().find_map(|output| if let Output::Send(message) = output { Some(message) } else { None });
-    message.unwrap()
-}
-
-fn failure(poll: impl FnMut() -> Option<Output>) -> Option<PairError> {
-    drain(poll).into_iter().find_map(|output| match output {
-        Output::Tell(PairEvent::Failed(error)) => Some(error),
-        Output::Tell(_) | Output::Persist(_) | Output::Send(_) | Output::Close => None,
-    })
-}
-
-fn compared(told: &[PairEvent]) -> (Comparison, Option<String>) {
-    match told {
-        [PairEvent::Compare { comparison, name, .. }] => (*comparison, name.clone()),
-        other => panic!("{other:?}"),
     }
 }

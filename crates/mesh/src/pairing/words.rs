@@ -161,6 +161,27 @@ mod tests {
     }
 
     #[test]
+    fn words_are_as_written_in_the_vectors() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/vectors/pairing.json");
+        let all: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let of = |kind: &str| {
+            let all = all["vectors"].as_array().unwrap().iter();
+            all.filter(|vector| vector["type"] == kind).cloned().collect::<Vec<_>>()
+        };
+        assert!(!of("words").is_empty() && !of("text").is_empty());
+        for vector in of("words") {
+            let number = u64::from_str_radix(vector["hex"].as_str().unwrap(), 16).unwrap();
+            let words = Words::from_random(number.to_be_bytes());
+            assert_eq!(words.show().as_str(), vector["fields"]["words"], "{}", vector["name"]);
+        }
+        for vector in of("text") {
+            let read = Words::parse(vector["fields"]["text"].as_str().unwrap());
+            let outcome = read.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
+            assert_eq!(outcome, vector["outcome"], "{}", vector["name"]);
+        }
+    }
+
+    #[test]
     fn every_word_is_drawn_equally_often() {
         let mut drawn = vec![0_u32; LIST.len()];
         for number in 0..=u16::MAX {

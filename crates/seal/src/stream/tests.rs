@@ -8,7 +8,8 @@ use crate::limits::SEGMENTS;
 
 #[test]
 fn every_length_around_a_segment_comes_back() {
-    for length in [0, 1, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1, 2 * SEGMENT_BYTES, 2 * SEGMENT_BYTES + 9] {
+    for length in [0, 1, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1, 2 * SEGMENT_BYTES, 2 * SEGMENT_BYTES + 9]
+    {
         let plain = plaintext(length);
         let sealed = seal(7, 1, &plain);
         let segments = length.div_ceil(SEGMENT_BYTES).max(1);
