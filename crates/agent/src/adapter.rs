@@ -22,10 +22,13 @@ pub mod limits;
 pub mod opencode;
 pub mod recorded;
 
+mod arrivals;
 mod durable;
 mod fences;
 mod lines;
 mod processes;
+mod requirements;
+mod scans;
 mod surroundings;
 mod text;
 mod version;

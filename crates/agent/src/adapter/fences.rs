@@ -23,6 +23,9 @@ pub(super) struct Fence {
     pub(super) text: String,
     /// The files that were set aside, by the path where the agent looks.
     pub(super) files: Vec<PathBuf>,
+    /// Second names of them that the fence made, and that go away with it.
+    #[serde(default)]
+    pub(super) copies: Vec<PathBuf>,
 }
 
 /// The ending of a file that was set aside; it lies beside its old place, so that both are on one file system.
@@ -98,6 +101,12 @@ pub(super) fn aside(path: &Path) -> PathBuf {
 pub(super) fn real(path: &Path) -> PathBuf {
     let aside = aside(path);
     if aside.exists() { aside } else { path.to_owned() }
+}
+
+/// The name that a file had before it was set aside. `None` where it was not.
+pub(super) fn place_of_aside(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_prefix('.')?.strip_suffix(ASIDE)?.strip_suffix('.')?;
+    Some(path.with_file_name(name))
 }
 
 /// Puts a tombstone in the place of a file.

@@ -3,7 +3,6 @@
 //! There is no program behind it, so nothing resumes by itself and a fence is a mark in our own registry.
 
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
@@ -126,7 +125,7 @@ impl Adapter for FilesAdapter {
 
     fn fence(&self, native: &NativeId, tombstone: &Tombstone) -> Result<(), AgentError> {
         self.read(native)?;
-        self.fences.write(native, &Fence { text: tombstone.text(), files: Vec::new() })
+        self.fences.write(native, &Fence { text: tombstone.text(), files: Vec::new(), copies: Vec::new() })
     }
 
     fn lift(&self, native: &NativeId) -> Result<(), AgentError> {
@@ -168,7 +167,6 @@ impl Adapter for FilesAdapter {
 
 fn info(native: NativeId, adopted: &Adopted) -> SessionInfo {
     let changed = std::fs::metadata(&adopted.directory).and_then(|meta| meta.modified()).ok();
-    let since = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     let name = adopted.directory.file_name().unwrap_or_default().to_string_lossy();
     SessionInfo {
         key: SessionKey { agent: AgentKind::Files, native },
@@ -177,7 +175,7 @@ fn info(native: NativeId, adopted: &Adopted) -> SessionInfo {
         turns: 0,
         bytes: 0,
         version: String::new(),
-        updated_unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        updated_unix_ms: text::unix_ms(changed),
         activity: Activity::Idle { evidence: "a plain directory: no agent works in it".to_owned() },
     }
 }

@@ -34,3 +34,10 @@ pub const SAID_BYTES: usize = 400;
 
 /// How many scans of transcripts are kept in memory, so that listing again costs nothing.
 pub const CACHED_SCANS: usize = 4_096;
+
+/// How much of each end of a transcript a listing reads. Nearly every session is shorter; of a longer one the
+/// listing shows at least the turns at both ends, and describing it alone counts them all.
+pub const LISTING_SCAN_BYTES: u64 = 8 << 20;
+
+/// Longest configuration value or message of an agent that is quoted.
+pub const QUOTED_CHARS: usize = 200;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use cede_wire::path::escape;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::adapter::LeftoverProcess;
 use crate::adapter::limits::COMMAND_CHARS;
@@ -31,6 +32,22 @@ pub(super) fn lock_holder(inode: u64) -> Option<u32> {
     let holds = |line: &&str| line.split_whitespace().any(|field| field.ends_with(&ending));
     let line = locks.lines().filter(|line| !line.contains("->")).find(holds)?;
     line.split_whitespace().nth(4)?.parse().ok()
+}
+
+/// Asks a process to end as Ctrl-C does. One that is gone has ended already.
+pub(super) fn interrupt(pid: u32) {
+    signal(pid, Signal::INT);
+}
+
+/// Asks a process to end. One that is gone has ended already.
+pub(super) fn terminate(pid: u32) {
+    signal(pid, Signal::TERM);
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Every process whose environment holds one of the markers and whose program is not the agent itself.

@@ -1,6 +1,9 @@
 //! Text for people and for shells.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cede_wire::session::SessionInfo;
 
 use crate::adapter::limits::TITLE_CHARS;
 
@@ -16,6 +19,19 @@ pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// Milliseconds since 1970; 0 for what is not known.
+pub(super) fn unix_ms(time: Option<SystemTime>) -> u64 {
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The newest sessions first, at most `most` of them.
+pub(super) fn newest_first(mut found: Vec<SessionInfo>, most: usize) -> Vec<SessionInfo> {
+    found.sort_by(|a, b| b.updated_unix_ms.cmp(&a.updated_unix_ms).then_with(|| a.key.cmp(&b.key)));
+    found.truncate(most);
+    found
 }
 
 #[cfg(test)]

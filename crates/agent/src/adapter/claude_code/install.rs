@@ -1,0 +1,100 @@
+//! Putting an arrived session where Claude Code finds it.
+
+use std::io::BufReader;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{CONVERSATION, ClaudeCodeAdapter, SIDE, live, store, tombstone};
+use crate::adapter::arrivals::{self, Relation};
+use crate::adapter::limits::RECORD_HEAD_BYTES;
+use crate::adapter::{AgentError, Arrival, Installed, durable, fences, lines};
+
+pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<Installed, AgentError> {
+    let staged = arrival.files.join(CONVERSATION);
+    belongs_to(&staged, arrival)?;
+    let target = adapter.store.home_of(&arrival.native, &arrival.workdir)?;
+    let mut outcome = Installed::New;
+    let mut old = Vec::new();
+    for place in adapter.store.places(&arrival.native) {
+        let here = fences::real(&place);
+        if tombstone::is(&here) {
+            old.push(place);
+            continue;
+        }
+        match arrivals::relation(&here, &staged)? {
+            Relation::Longer if here == place => return settle(adapter, arrival, Installed::Unchanged),
+            Relation::Same if here == target => return settle(adapter, arrival, Installed::Unchanged),
+            Relation::Same => outcome = Installed::Unchanged,
+            Relation::Shorter => outcome = Installed::Extended,
+            Relation::Longer | Relation::Apart => outcome = Installed::Diverged { branch: keep_branch(&here, &place)? },
+        }
+        old.push(place);
+    }
+    end_stale(adapter, arrival)?;
+    copy_side_files(arrival, &target)?;
+    durable::copy(&staged, &target)?;
+    for place in old {
+        if place != target {
+            durable::remove(&place)?;
+        }
+        durable::remove(&fences::aside(&place))?;
+    }
+    settle(adapter, arrival, outcome)
+}
+
+fn settle(adapter: &ClaudeCodeAdapter, arrival: &Arrival, outcome: Installed) -> Result<Installed, AgentError> {
+    adapter.forget_fence(&arrival.native)?;
+    Ok(outcome)
+}
+
+fn belongs_to(staged: &Path, arrival: &Arrival) -> Result<(), AgentError> {
+    let bad = |what: &str| AgentError::BadArrival(what.to_owned());
+    let file = std::fs::File::open(staged).map_err(|_| bad("the conversation is missing"))?;
+    let mut reader = BufReader::new(file);
+    while let Some(line) =
+        lines::next(&mut reader, RECORD_HEAD_BYTES).map_err(|error| durable::world("read", staged, &error))?
+    {
+        let row = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
+        match row.get("sessionId").and_then(Value::as_str) {
+            Some(_) if row.get("cedeTombstone").is_some() => return Err(bad("a tombstone instead of a conversation")),
+            Some(id) if id == arrival.native.as_str() => return Ok(()),
+            // A resumed session may begin with rows of the one that it was copied from.
+            Some(_) | None => {}
+        }
+    }
+    Err(bad("no row names the session"))
+}
+
+/// A process that still has the old conversation in memory would write its next turn beside the new ones.
+fn end_stale(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<(), AgentError> {
+    let found = live::of(&adapter.store.home, arrival.native.as_str());
+    if found.is_empty() { Ok(()) } else { adapter.end(&found) }
+}
+
+fn copy_side_files(arrival: &Arrival, target: &Path) -> Result<(), AgentError> {
+    let staged = arrival.files.join(SIDE);
+    if !staged.is_dir() {
+        return Ok(());
+    }
+    let directory = store::side_directory(target);
+    for file in arrivals::files(&staged)? {
+        let to = directory.join(Path::new(std::ffi::OsStr::from_bytes(file.path.as_bytes())));
+        let same = to.exists() && arrivals::relation(&to, &file.local)? == Relation::Same;
+        if !same {
+            durable::copy(&file.local, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn keep_branch(here: &Path, place: &Path) -> Result<PathBuf, AgentError> {
+    let branch = fences::branch(place);
+    if here == place {
+        durable::link(here, &branch)?;
+    } else {
+        durable::rename(here, &branch)?;
+    }
+    Ok(branch)
+}

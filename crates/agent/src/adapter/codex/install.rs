@@ -1,0 +1,143 @@
+//! Putting an arrived session where Codex finds it.
+
+use std::path::{Path, PathBuf};
+
+use cede_wire::session::NativeId;
+
+use super::store::id_in_name;
+use super::{ANCESTORS, CodexAdapter, WriterLock, rollout, store, tombstone};
+use crate::adapter::arrivals::{self, Relation};
+use crate::adapter::{AgentError, Arrival, Installed, durable, fences};
+
+/// The arrived files by what they are.
+struct Arrived {
+    main: (String, PathBuf, PathBuf),
+    sub_agents: Vec<(String, PathBuf, PathBuf)>,
+    ancestors: Vec<(String, PathBuf)>,
+}
+
+pub(super) fn install(adapter: &CodexAdapter, arrival: &Arrival) -> Result<Installed, AgentError> {
+    let arrived = sort(arrival)?;
+    let _lock = WriterLock::take(&adapter.store.home, arrival.native.as_str())?;
+    for (id, local) in &arrived.ancestors {
+        install_ancestor(adapter, id, local)?;
+    }
+    for (id, name, local) in &arrived.sub_agents {
+        place(adapter, id, name, local)?;
+    }
+    let (id, name, local) = &arrived.main;
+    let outcome = place(adapter, id, name, local)?;
+    forget_copies(adapter, &arrival.native)?;
+    adapter.fences.forget(&arrival.native)?;
+    Ok(outcome)
+}
+
+fn sort(arrival: &Arrival) -> Result<Arrived, AgentError> {
+    use std::os::unix::ffi::OsStrExt;
+    let (mut main, mut sub_agents, mut ancestors) = (None, Vec::new(), Vec::new());
+    for file in arrivals::files(&arrival.files)? {
+        let name = PathBuf::from(std::ffi::OsStr::from_bytes(file.path.as_bytes()));
+        let bad = |what: &str| AgentError::BadArrival(format!("{what}: {}", file.path.shown()));
+        let id = id_in_name(&name).ok_or_else(|| bad("not a rollout's name"))?;
+        let meta = rollout::meta(&file.local).ok().flatten().ok_or_else(|| bad("no session record"))?;
+        if meta.id != id {
+            return Err(bad("the id inside is another one"));
+        }
+        if name.starts_with(ANCESTORS) {
+            ancestors.push((id, file.local));
+        } else if !name.starts_with("sessions") {
+            return Err(bad("not a place for a session"));
+        } else if id == arrival.native.as_str() {
+            main = Some((id, name, file.local));
+        } else if meta.session_id.as_deref() == Some(arrival.native.as_str()) {
+            sub_agents.push((id, name, file.local));
+        } else {
+            return Err(bad("another session's file"));
+        }
+    }
+    let main = main.ok_or_else(|| AgentError::BadArrival("the conversation itself is missing".to_owned()))?;
+    Ok(Arrived { main, sub_agents, ancestors })
+}
+
+/// An ancestor is only read: it goes where Codex finds parents and refuses to resume. One that is here already,
+/// and long enough, stays.
+fn install_ancestor(adapter: &CodexAdapter, id: &str, local: &Path) -> Result<(), AgentError> {
+    let store = &adapter.store;
+    let here = store.find(id).map(|path| fences::real(&path)).or_else(|| store.find_archived(id));
+    let Some(here) = here else {
+        let name = local.file_name().unwrap_or_default();
+        return durable::copy(local, &store.archived().join(name));
+    };
+    match arrivals::relation(&here, local)? {
+        Relation::Same | Relation::Longer => Ok(()),
+        Relation::Shorter if here.starts_with(store.archived()) => durable::copy(local, &here),
+        Relation::Shorter | Relation::Apart => {
+            Err(AgentError::BadArrival(format!("the fork's ancestor {id} is here with other content")))
+        }
+    }
+}
+
+fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<Installed, AgentError> {
+    let store = &adapter.store;
+    take_out_of_archive(adapter, id)?;
+    let target = store.find(id).or_else(|| store.indexed(id)).unwrap_or_else(|| store.home.join(name));
+    let here = fences::real(&target);
+    if !here.exists() || tombstone::is(&here) {
+        durable::copy(local, &target)?;
+        return Ok(Installed::New);
+    }
+    let is_aside = here != target;
+    let outcome = match arrivals::relation(&here, local)? {
+        Relation::Same => Installed::Unchanged,
+        Relation::Longer if !is_aside => return Ok(Installed::Unchanged),
+        Relation::Shorter => Installed::Extended,
+        Relation::Longer | Relation::Apart => Installed::Diverged { branch: keep_branch(&here, &target)? },
+    };
+    durable::copy(local, &target)?;
+    durable::remove(&fences::aside(&target))?;
+    Ok(outcome)
+}
+
+/// Keeps the conversation that was here under a name of its own.
+fn keep_branch(here: &Path, target: &Path) -> Result<PathBuf, AgentError> {
+    let branch = fences::branch(target);
+    if here == target {
+        durable::link(here, &branch)?;
+    } else {
+        durable::rename(here, &branch)?;
+    }
+    Ok(branch)
+}
+
+/// A session that was archived, or kept there for its forks, goes back to its place before it is extended: Codex's
+/// own unarchiving would later put the old copy over the new one.
+fn take_out_of_archive(adapter: &CodexAdapter, id: &str) -> Result<(), AgentError> {
+    let store = &adapter.store;
+    let Some(archived) = store.find_archived(id) else { return Ok(()) };
+    match store.find(id) {
+        Some(place) if durable::same_file(&archived, &fences::real(&place)) => durable::remove(&archived),
+        Some(place) => durable::rename(&archived, &fences::branch(&place)),
+        None => unarchive(adapter, id, &archived),
+    }
+}
+
+fn unarchive(adapter: &CodexAdapter, id: &str, archived: &Path) -> Result<(), AgentError> {
+    let scratch = adapter.around.state.join("scratch");
+    durable::ensure_directory(&scratch)?;
+    let arguments = ["unarchive", id].map(std::ffi::OsStr::new);
+    let output = scratch.join(format!("unarchive-{id}"));
+    let ran = adapter.around.run("codex", &arguments, &adapter.around.home, &output);
+    // What Codex printed is of no use.
+    let _ = std::fs::remove_file(&output);
+    let _ = std::fs::remove_file(output.with_extension("stderr"));
+    ran?;
+    if archived.exists() || adapter.store.find(id).is_none() {
+        return Err(store::damaged("Codex did not take it out of its archive", archived));
+    }
+    Ok(())
+}
+
+fn forget_copies(adapter: &CodexAdapter, native: &NativeId) -> Result<(), AgentError> {
+    let fence = adapter.fences.read(native)?;
+    fence.into_iter().flat_map(|fence| fence.copies).try_for_each(|copy| durable::remove(&copy))
+}

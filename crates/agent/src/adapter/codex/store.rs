@@ -1,0 +1,169 @@
+//! Where Codex keeps its files, and which file is whose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use cede_wire::session::NativeId;
+
+use crate::adapter::limits::{CLOSURE_FILES, STORE_DEPTH, STORE_ENTRIES};
+use crate::adapter::{AgentError, durable, fences};
+
+use super::rollout::{self, Meta};
+
+/// Codex's home directory.
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    pub(super) home: PathBuf,
+}
+
+/// Everything that resuming a session needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Closure {
+    /// The session's own file and those of its sub-agents, by the path where Codex looks.
+    pub(super) own: Vec<PathBuf>,
+    /// The files that its history begins in, nearest first, where their bytes are.
+    pub(super) ancestors: Vec<PathBuf>,
+}
+
+impl Store {
+    /// Every rollout below `sessions`, by the id in its name.
+    pub(super) fn rollouts(&self) -> BTreeMap<String, PathBuf> {
+        let mut found = Vec::new();
+        walk(&self.sessions(), 0, &mut found);
+        found.into_iter().filter_map(|path| Some((id_in_name(&path)?, path))).collect()
+    }
+
+    /// The file of a session below `sessions`: where Codex looks, be it the session or a tombstone.
+    pub(super) fn find(&self, native: &str) -> Option<PathBuf> {
+        self.rollouts().remove(native)
+    }
+
+    /// The file of an archived session.
+    pub(super) fn find_archived(&self, native: &str) -> Option<PathBuf> {
+        let mut found = Vec::new();
+        walk(&self.archived(), 0, &mut found);
+        found.into_iter().find(|path| id_in_name(path).as_deref() == Some(native))
+    }
+
+    pub(super) fn sessions(&self) -> PathBuf {
+        self.home.join("sessions")
+    }
+
+    pub(super) fn archived(&self) -> PathBuf {
+        self.home.join("archived_sessions")
+    }
+
+    /// The path that Codex's index names for a session. A returning file must stand exactly there: Codex looks
+    /// nowhere else while the row exists.
+    pub(super) fn indexed(&self, native: &str) -> Option<PathBuf> {
+        let file = self.home.join("state_5.sqlite");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let index = file.exists().then(|| Connection::open_with_flags(&file, flags).ok()).flatten()?;
+        let row = index.query_row("select rollout_path from threads where id = ?1", [native], |row| row.get(0));
+        let path = PathBuf::from(row.ok().and_then(|text: Option<String>| text)?);
+        let plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+        (plain && path.starts_with(self.sessions()) && id_in_name(&path).as_deref() == Some(native)).then_some(path)
+    }
+
+    /// The session's file, its sub-agents' and its ancestors'.
+    pub(super) fn closure(&self, native: &NativeId, file: &Path) -> Result<Closure, AgentError> {
+        let all = self.rollouts();
+        let mut own = vec![file.to_owned()];
+        let mut bases = Vec::new();
+        for (id, path) in &all {
+            let Ok(Some(meta)) = rollout::meta(&fences::real(path)) else { continue };
+            let is_main = id == native.as_str();
+            let is_sub_agent = meta.session_id.as_deref() == Some(native.as_str()) && !is_main;
+            if is_sub_agent && own.len() < CLOSURE_FILES {
+                own.push(path.clone());
+            }
+            if is_main || is_sub_agent {
+                bases.extend(meta.history_base);
+            }
+        }
+        let own_ids: BTreeSet<String> = own.iter().filter_map(|path| id_in_name(path)).collect();
+        let ancestors = self.ancestors(bases, &own_ids)?;
+        Ok(Closure { own, ancestors })
+    }
+
+    fn ancestors(&self, mut bases: Vec<rollout::Base>, own: &BTreeSet<String>) -> Result<Vec<PathBuf>, AgentError> {
+        let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
+        while let Some(base) = bases.pop() {
+            if own.contains(&base.thread_id) || found.contains_key(&base.thread_id) {
+                continue;
+            }
+            let path = self.ancestor(&base)?;
+            let meta = rollout::meta(&path).ok().flatten();
+            bases.extend(meta.and_then(|meta| meta.history_base));
+            found.insert(base.thread_id, path);
+            if found.len() > CLOSURE_FILES {
+                return Err(damaged("more ancestors than allowed", &self.sessions()));
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    fn ancestor(&self, base: &rollout::Base) -> Result<PathBuf, AgentError> {
+        let places = [self.find(&base.thread_id).map(|path| fences::real(&path)), self.find_archived(&base.thread_id)];
+        let long_enough = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() >= base.end_byte_offset);
+        let found = places.into_iter().flatten().find(long_enough);
+        found.ok_or_else(|| damaged(&format!("the fork's ancestor {} is missing or cut", base.thread_id), &self.sessions()))
+    }
+
+    /// The sessions here whose history begins in this one.
+    pub(super) fn has_forks(&self, native: &NativeId) -> bool {
+        self.rollouts().values().any(|path| {
+            let base = rollout::meta(&fences::real(path)).ok().flatten().and_then(|meta: Meta| meta.history_base);
+            base.is_some_and(|base| base.thread_id == native.as_str())
+        })
+    }
+}
+
+/// The thread id at the end of `rollout-<time>-<id>.jsonl`.
+pub(super) fn id_in_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    let id = stem.get(stem.len().checked_sub(36)?..)?;
+    let shape = |(at, c): (usize, char)| if matches!(at, 8 | 13 | 18 | 23) { c == '-' } else { c.is_ascii_hexdigit() };
+    id.chars().enumerate().all(shape).then(|| id.to_owned())
+}
+
+pub(super) fn damaged(what: &str, file: &Path) -> AgentError {
+    AgentError::Damaged { what: what.to_owned(), file: file.display().to_string() }
+}
+
+/// Reads the first record or says what is wrong with the file.
+pub(super) fn meta(path: &Path) -> Result<Meta, AgentError> {
+    let meta = rollout::meta(path).map_err(|error| durable::world("read", path, &error))?;
+    meta.ok_or_else(|| damaged("the first record is missing or is not a session's", path))
+}
+
+fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth < STORE_DEPTH {
+            walk(&entry.path(), depth + 1, found);
+        } else if kind.is_file() && found.len() < STORE_ENTRIES {
+            found.push(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_rollouts_own_name_holds_an_id() {
+        let id = "01a227f1-9ddb-7bc3-bf83-8a6b9c83d05f";
+        let named = |name: &str| id_in_name(Path::new(name));
+        assert_eq!(named(&format!("/s/rollout-2026-11-29T15-34-35-{id}.jsonl")).as_deref(), Some(id));
+        assert_eq!(named(&format!("/s/{id}.jsonl")), None);
+        assert_eq!(named(&format!("/s/.rollout-2026-11-29T15-34-35-{id}.jsonl.cede-aside")), None);
+        assert_eq!(named("/s/rollout-x.jsonl"), None);
+        assert_eq!(named("/s/rollout-ééééééééééééééééééééééééééééééééé.jsonl"), None);
+    }
+}

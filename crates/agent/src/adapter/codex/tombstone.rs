@@ -1,0 +1,46 @@
+//! What stands in a rollout's place while the session lives elsewhere.
+//!
+//! A first record whose `history_mode` is the sentence for the person: Codex refuses to resume, fork or archive it
+//! and prints the value. Its `id` is none, so that versions which know no `history_mode` refuse it too. Codex's
+//! index keeps its row, because the record is never accepted.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::rollout::Meta;
+use crate::adapter::limits::RECORD_BYTES;
+use crate::adapter::lines;
+
+const ORIGINATOR: &str = "cede tombstone";
+
+/// The tombstone's bytes.
+pub(super) fn bytes(meta: &Meta, text: &str) -> Vec<u8> {
+    let record = json!({
+        "timestamp": "1970-01-01T00:00:00.000Z",
+        "ordinal": 0,
+        "type": "session_meta",
+        "payload": {
+            "session_id": "moved",
+            "id": "moved",
+            "timestamp": "1970-01-01T00:00:00.000Z",
+            "cwd": meta.cwd,
+            "originator": ORIGINATOR,
+            "cli_version": meta.cli_version,
+            "source": "cli",
+            "model_provider": meta.model_provider,
+            "base_instructions": { "text": text },
+            "history_mode": text,
+        },
+    });
+    format!("{record}\n").into_bytes()
+}
+
+/// True where the file begins as a tombstone does.
+pub(super) fn is(path: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let line = lines::next(&mut std::io::BufReader::new(file), RECORD_BYTES);
+    let Ok(Some(line)) = line else { return false };
+    let record = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
+    record.pointer("/payload/originator").and_then(Value::as_str) == Some(ORIGINATOR)
+}

@@ -1,0 +1,126 @@
+//! Whether an agent here can go on with a session from elsewhere.
+
+use std::io::Read;
+use std::path::Path;
+
+use cede_wire::path::escape;
+use cede_wire::session::Requirement;
+
+use crate::adapter::limits::{CONFIG_BYTES, QUOTED_CHARS};
+use crate::adapter::{CannotResume, Surroundings, durable, version};
+
+/// The agent is installed and not older than what wrote the session.
+pub(super) fn version(
+    around: &Surroundings,
+    requirement: &Requirement,
+    program: &'static str,
+    install: &'static str,
+) -> Result<(), CannotResume> {
+    let agent = requirement.agent;
+    if around.find(program).is_none() {
+        return Err(CannotResume::NotInstalled { agent, install });
+    }
+    let here = installed(around, program).map_err(|why| CannotResume::Unclear { agent, why })?;
+    if version::is_older(&here, &requirement.version) {
+        let needed = shown(&requirement.version);
+        return Err(CannotResume::Older { agent, here, needed, update: install });
+    }
+    Ok(())
+}
+
+/// The version that the program prints.
+pub(super) fn installed(around: &Surroundings, program: &'static str) -> Result<String, String> {
+    let scratch = around.state.join("scratch");
+    durable::ensure_directory(&scratch).map_err(|error| error.to_string())?;
+    let output = scratch.join(format!("version-{program}-{}", std::process::id()));
+    let arguments = [std::ffi::OsStr::new("--version")];
+    let ran = around.run(program, &arguments, Path::new("/"), &output);
+    let said = read(&output);
+    // A leftover of a version question is overwritten by the next one.
+    let _ = std::fs::remove_file(&output);
+    let _ = std::fs::remove_file(output.with_extension("stderr"));
+    ran.map_err(|error| error.to_string())?;
+    version::find(&said).ok_or_else(|| format!("{program} --version said: {}", shown(&said)))
+}
+
+/// The providers that Codex brings along.
+const CODEX_OWN: [&str; 4] = ["openai", "ollama", "lmstudio", "amazon-bedrock"];
+
+/// The session's provider stands in Codex's configuration.
+pub(super) fn codex_provider(around: &Surroundings, requirement: &Requirement) -> Result<(), CannotResume> {
+    let Some(provider) = &requirement.provider else { return Ok(()) };
+    let file = around.codex_home.join("config.toml");
+    if CODEX_OWN.contains(&provider.as_str()) || toml_has_provider(&read(&file), provider) {
+        return Ok(());
+    }
+    let file = format!("{} as [model_providers.{}]", file.display(), shown(provider));
+    Err(CannotResume::NoProvider { agent: requirement.agent, provider: shown(provider), file })
+}
+
+/// True where a table or a dotted key defines the provider.
+fn toml_has_provider(text: &str, provider: &str) -> bool {
+    let names = [provider.to_owned(), format!("\"{provider}\""), format!("'{provider}'")];
+    let mut inside = false;
+    text.lines().map(str::trim).any(|line| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let table = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
+        if let Some(table) = table {
+            inside = table == "model_providers";
+        }
+        let path = table.unwrap_or(line).strip_prefix("model_providers.").map(str::trim);
+        let key = path.or_else(|| inside.then_some(line));
+        key.is_some_and(|key| names.iter().any(|name| {
+            key.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '=']))
+        }))
+    })
+}
+
+/// The session's provider stands in OpenCode's configuration, has a login, or a key in the environment.
+pub(super) fn opencode_provider(around: &Surroundings, requirement: &Requirement) -> Result<(), CannotResume> {
+    let Some(provider) = &requirement.provider else { return Ok(()) };
+    let files = [
+        around.opencode_config.join("opencode.json"),
+        around.opencode_config.join("opencode.jsonc"),
+        around.opencode_config.join("config.json"),
+        around.opencode_data.join("auth.json"),
+    ];
+    let quoted = format!("\"{provider}\"");
+    let variable = format!("{}_API_KEY", provider.to_uppercase().replace('-', "_"));
+    let has_key = around.variables.iter().any(|(name, value)| name == variable.as_str() && !value.is_empty());
+    if provider == "opencode" || has_key || files.iter().any(|file| read(file).contains(&quoted)) {
+        return Ok(());
+    }
+    let [file, ..] = files;
+    let file = file.display().to_string();
+    Err(CannotResume::NoProvider { agent: requirement.agent, provider: shown(provider), file })
+}
+
+fn read(file: &Path) -> String {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(file).and_then(|file| file.take(CONFIG_BYTES).read_to_end(&mut bytes));
+    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+fn shown(text: &str) -> String {
+    escape(text.trim().as_bytes()).chars().take(QUOTED_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_is_found_however_toml_spells_it() {
+        for text in [
+            "[model_providers.mock]\nname = \"mock\"",
+            "[ model_providers.\"mock\" ]",
+            "[model_providers]\nmock = { name = \"x\" }",
+            "model_providers.mock.name = \"x\"",
+        ] {
+            assert!(toml_has_provider(text, "mock"), "{text}");
+        }
+        for text in ["[model_providers.mocking]", "model_provider = \"mock\"", "# [model_providers.mock]", "[x]\nmock = 1", ""] {
+            assert!(!toml_has_provider(text, "mock"), "{text}");
+        }
+    }
+}
