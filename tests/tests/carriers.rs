@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use cede_carrier::closing::{CloseReason, Closed};
 use cede_carrier::endpoint::dial::DialError;
 use cede_carrier::endpoint::{BindError, Endpoint, Incoming};
+use cede_carrier::gate::Gate;
 use cede_carrier::limits;
 use cede_carrier::link::{Link, LinkError};
 use cede_carrier::pairing::PairLink;
@@ -82,6 +83,17 @@ async fn no_ticket_is_given_so_nothing_can_be_resumed() {
     assert!(!eager.can_resume(&b), "early data was possible");
     guests.remove(&device(A).key());
     assert_eq!(eager.connect(&b).await.refused_with().await, ACCESS_DENIED);
+}
+
+#[tokio::test]
+async fn device_removed_within_its_handshake_gets_no_link() {
+    let b = Endpoint::bind(&device(B), LOCALHOST, Arc::new(AdmitsOnce::default())).unwrap();
+    let a = QuicNode::start(A, Guests::of([B])).await;
+    let (address, key, hello_a, hello_b) = (b.local_addr().unwrap(), device(B).key(), hello(A), hello(B));
+    let accept = timeout(SOON, b.accept(&hello_b));
+    let (dialed, accepted) = tokio::join!(a.endpoint.dial(address, &key, &hello_a), accept);
+    assert_eq!(dialed.err(), Some(DialError::Refused));
+    assert!(accepted.is_err(), "a link was made");
 }
 
 #[tokio::test]
@@ -338,6 +350,20 @@ impl Node for QuicNode {
 
     async fn rogue(to: &Self, secret: u8) -> raw::Peer {
         raw::Eager::new(secret).connect_fully(to).await
+    }
+}
+
+/// Says yes the first time, which is in the handshake, and no ever after.
+#[derive(Default)]
+struct AdmitsOnce(AtomicBool);
+
+impl Gate for AdmitsOnce {
+    fn admits(&self, _key: &DeviceKey) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
+    }
+
+    fn pairing_open(&self) -> bool {
+        false
     }
 }
 

@@ -119,7 +119,7 @@ impl Endpoint {
     }
 
     /// Ends every link to this peer, now, and says how many there were. For a member that was removed: the gate must
-    /// already say no, so that none comes back.
+    /// already say no, so that none comes back. Source: SPEC C-8.
     pub fn drop_peer(&self, peer: &DeviceKey) -> usize {
         let reason = CloseReason::NotAdmitted;
         self.shared.members.close_all(peer, reason) + self.shared.strangers.close_all(peer, reason)

@@ -42,7 +42,7 @@ impl Purpose {
     }
 }
 
-/// The configuration of one dial.
+/// The configuration of one dial. Source: SPEC C-1, C-2.
 pub(crate) fn dialing(identity: &Identity, purpose: Purpose, pin: Arc<Pin>) -> Result<ClientConfig, Error> {
     let mut config = ClientConfig::builder_with_provider(identity.provider.clone())
         .with_protocol_versions(&[&TLS13])?
@@ -56,7 +56,8 @@ pub(crate) fn dialing(identity: &Identity, purpose: Purpose, pin: Arc<Pin>) -> R
     Ok(config)
 }
 
-/// The configuration of one incoming connection. One each: its door remembers what the connection is for.
+/// The configuration of one incoming connection. One each: its door remembers what the connection is for. Source: SPEC
+/// C-1, C-2.
 pub(crate) fn answering(identity: &Identity, gate: Arc<dyn Gate>) -> Result<ServerConfig, Error> {
     let door = Arc::new(Door {
         gate,

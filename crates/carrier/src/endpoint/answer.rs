@@ -17,6 +17,7 @@ use crate::framing::{FrameReader, FrameWriter};
 use crate::greeting::{self, GreetingFault};
 use crate::limits::{
     CLOSING_TIMEOUT, GREETING_TIMEOUT, HANDSHAKE_TIMEOUT, HANDSHAKES, HANDSHAKES_BEFORE_RETRY, HELLO_BYTES,
+    PAIR_LINK_LIFE,
 };
 use crate::link::control::{ControlReceiver, ControlSender};
 use crate::link::line::Line;
@@ -128,8 +129,16 @@ async fn open(purpose: Purpose, line: &Arc<Line>) -> Result<Arrival, LinkError> 
             pairing::read_opening(&mut reader).await?;
             pairing::send_opening(&mut writer).await?;
             reader.allow(FRAME_BODY_BYTES);
+            tokio::spawn(end_of_life(line.connection().clone()));
             Ok(Arrival::Pairing(PairLink::new(line.clone(), reader, writer)))
         }
+    }
+}
+
+/// A stranger does not keep a seat for ever.
+async fn end_of_life(connection: Connection) {
+    if timeout(PAIR_LINK_LIFE, connection.closed()).await.is_err() {
+        connection.close(CloseReason::TimedOut.code(), &[]);
     }
 }
 

@@ -54,7 +54,7 @@ impl ControlReceiver {
     }
 
     /// The next message; none when the peer has said that no more follow. Kinds of a newer version are skipped. It can be
-    /// cancelled and called again.
+    /// cancelled and called again. Source: SPEC C-5.
     ///
     /// # Errors
     /// [`LinkError::Protocol`]: the link is closed. [`LinkError::Closed`], [`LinkError::Cut`]: no more messages come.

@@ -14,7 +14,8 @@ use crate::framing::{GIVEN_UP, read_error, write_error};
 use crate::link::LinkError;
 use crate::link::line::Line;
 
-/// Sends bytes. It must be finished: one that is dropped before looks cut off to the peer, never complete.
+/// Sends bytes. It must be finished: one that is dropped before looks cut off to the peer, never complete. Source:
+/// SPEC C-7.
 pub struct DataSender {
     stream: SendStream,
     finished: bool,
