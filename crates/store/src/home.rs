@@ -109,7 +109,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens the directory, or creates it for us alone, and keeps every other daemon out.
+    /// Opens the directory, or creates it for us alone, and keeps every other daemon out. Source: SPEC J-1.
     ///
     /// # Errors
     /// [`OpenError`]; nothing was changed but for a directory that was created.
@@ -128,6 +128,7 @@ impl Home {
     }
 
     /// Says which life of the directory this is; `random` becomes its name when it has none yet.
+    /// Source: SPEC J-14.
     ///
     /// # Errors
     /// [`IncarnationError`]; nothing was changed.

@@ -167,7 +167,7 @@ impl Journal {
         Ok((Self::start(log, claim)?, replay))
     }
 
-    /// Moves a damaged journal to a file beside it and starts a new one with the records that the operator kept.
+    /// After damage, and after the operator has looked: moves the journal to a file beside it and starts a new one with the records that the operator kept.
     ///
     /// # Errors
     /// [`JournalError`]; the damaged journal is in its place.
@@ -184,7 +184,7 @@ impl Journal {
     }
 
     /// Hands a batch to the writer. All of it becomes durable or none. `on_durable` is called once: on the writer's
-    /// thread, or at once on this one when the batch is refused.
+    /// thread, or at once on this one when the batch is refused. It must not wait for another commit.
     ///
     /// # Errors
     /// To `on_durable`: [`CommitError`], which says what was written.
@@ -195,7 +195,7 @@ impl Journal {
         }
     }
 
-    /// Makes a batch durable: all of it or none. Waits for room and for the disk.
+    /// Makes a batch durable: all of it or none. Waits for room and for the disk. Source: SPEC J-3.
     ///
     /// # Errors
     /// [`CommitError`], which says what was written.
@@ -205,7 +205,7 @@ impl Journal {
     }
 
     /// Puts a new journal with just these records in the place of this one. `seen` is where the journal stood when
-    /// the list was made; a batch after it makes the list stale.
+    /// the list was made; a batch after it makes the list stale. Source: SPEC J-8.
     ///
     /// # Errors
     /// [`CommitError`]; the journal is as it was.

@@ -29,8 +29,8 @@ pub const JOURNAL_SET_ASIDE: u32 = 16;
 
 /// Longest secret: a key file is under 200 bytes.
 pub const SECRET_BYTES: usize = 64 << 10;
-/// Longest name of a secret or of a tree, in characters.
-pub const NAME_CHARS: usize = 32;
+/// Longest name of a secret, in characters: a word and a handoff id.
+pub const NAME_CHARS: usize = 64;
 /// Longest of the small text files `schema`, `lock` and `incarnation`.
 pub const NOTE_BYTES: usize = 256;
 
@@ -50,10 +50,8 @@ pub const OBJECT_BYTES: u64 = cede_wire::limits::CATALOG_BYTES;
 /// Most objects of one home; each session has one or two.
 pub const OBJECTS: usize = 65_536;
 
-/// Below this much free space no new bulk is accepted.
+/// Below this much free space no new bulk is accepted, so that records still fit.
 pub const BULK_FREE_BYTES: u64 = 2 << 30;
-/// Below this much free space no new messages are accepted. Control is never refused.
-pub const MESSAGE_FREE_BYTES: u64 = 512 << 20;
 
 /// Memory that sled may use for its pages.
 pub const INDEX_CACHE_BYTES: u64 = 8 << 20;

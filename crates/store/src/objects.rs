@@ -1,4 +1,5 @@
 //! Whole values by their hash: catalogs, mostly. Each is a file, durable before it has its name.
+//! Source: SPEC J-11.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -2,7 +2,7 @@
 //!
 //! A chunk is taken in when its bytes hash to its id and checked again whenever it is read. After a crash every
 //! chunk that is whole is there still: those listed in the extent file were flushed before they were listed and are
-//! believed; those behind it are hashed once.
+//! believed; those behind it are hashed once. Source: SPEC J-10.
 
 mod extent;
 mod segment;
@@ -102,6 +102,14 @@ struct Inner {
     stopped: bool,
 }
 
+/// A segment of an earlier run.
+struct Found {
+    file: File,
+    length: u64,
+    /// Where the listed chunks end.
+    listed: u64,
+}
+
 impl Home {
     /// Opens the stage of a handoff, or begins one, and finds the chunks that an earlier run left.
     ///
@@ -118,6 +126,15 @@ impl Home {
         Ok(Stage { home: self.clone(), dir, inner, syncing: Mutex::new(()), _claim: claim })
     }
 
+    /// Removes the stage of a handoff without looking into it, unless there is none.
+    ///
+    /// # Errors
+    /// [`StageError`]; what is left is removed by the next attempt.
+    pub fn discard_stage(&self, handoff: HandoffId) -> Result<(), StageError> {
+        let _claim = self.claim(format!("stage {handoff}")).ok_or(StageError::AlreadyOpen)?;
+        remove(self, &self.path(STAGES).join(handoff.to_string()))
+    }
+
     /// The handoffs that have a stage, in order.
     ///
     /// # Errors
@@ -130,7 +147,7 @@ impl Home {
 }
 
 impl Stage {
-    /// Takes a chunk in, unless it is there. It is durable after the next [`Stage::sync`].
+    /// Takes a chunk in, unless it is there. It is durable after the next [`Stage::sync`]. Source: SPEC J-9.
     ///
     /// # Errors
     /// [`StageError`]; the stage is as it was.
@@ -215,8 +232,7 @@ impl Stage {
     /// # Errors
     /// [`StageError`]; what is left is removed by the next attempt.
     pub fn discard(self) -> Result<(), StageError> {
-        disk::remove_dir(&self.dir)?;
-        Ok(disk::sync_dir(&self.home.path(STAGES))?)
+        remove(&self.home, &self.dir)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -224,43 +240,60 @@ impl Stage {
     }
 }
 
+fn remove(home: &Home, dir: &Path) -> Result<(), StageError> {
+    disk::remove_dir(dir)?;
+    Ok(disk::sync_dir(&home.path(STAGES))?)
+}
+
 impl Inner {
     fn open(dir: &Path) -> Result<Self, StageError> {
-        let (extents, listed) = Extents::open(dir)?;
         let mut inner = Self {
             chunks: BTreeMap::new(),
             segments: Vec::new(),
             fresh: Vec::new(),
             unflushed: 0,
             grown: true,
-            extents,
+            extents: Extents::open(dir)?,
             scratch: Vec::with_capacity(ENTRY_HEADER_BYTES + CHUNK_BYTES),
             bytes: 0,
             stopped: false,
         };
+        let mut files = Vec::new();
         for number in 0..SEGMENTS {
             let Some(file) = segment::find(dir, number)? else { break };
-            inner.load(number, file, &listed)?;
+            let length = file.metadata().map_err(disk::while_doing("look at a stage"))?.len();
+            files.push(Found { file, length, listed: segment::START });
+        }
+        inner.believe(&mut files)?;
+        for (number, found) in (0..).zip(files) {
+            inner.load(number, found)?;
         }
         Ok(inner)
     }
 
-    /// Takes over a segment of an earlier run: the listed part as it is, the rest after a look at each chunk.
-    fn load(&mut self, number: u32, file: File, listed: &[(ChunkId, Place)]) -> Result<(), StageError> {
-        let length = file.metadata().map_err(disk::while_doing("look at a stage"))?.len();
-        let ours = |(_, place): &&(ChunkId, Place)| place.segment() == number && place.end() <= length;
-        let mut end = segment::START;
-        for (id, place) in listed.iter().filter(ours) {
-            end = end.max(place.end());
-            self.note(*id, *place);
+    /// Takes over the chunks that are listed, as far as the segments reach.
+    fn believe(&mut self, files: &mut [Found]) -> Result<(), StageError> {
+        while let Some((id, place)) = self.extents.next()? {
+            if let Some(found) = files.get_mut(place.segment() as usize)
+                && place.end() <= found.length
+            {
+                found.listed = found.listed.max(place.end());
+                self.note(id, place);
+            }
         }
-        let mut found = Vec::new();
-        let whole = segment::scan(&file, number, end, length, &mut found)?;
+        Ok(self.extents.cut()?)
+    }
+
+    /// Takes over the chunks behind those that are listed, after a look at each, and cuts off what is not whole.
+    fn load(&mut self, number: u32, found: Found) -> Result<(), StageError> {
+        let Found { file, length, listed } = found;
+        let mut chunks = Vec::new();
+        let whole = segment::scan(&file, number, listed, length, &mut chunks)?;
         if whole < length {
             tracing::info!(segment = number, bytes = length - whole, "a torn end of a stage was cut off");
             file.set_len(whole).map_err(disk::while_doing("cut a stage"))?;
         }
-        for (id, place) in found {
+        for (id, place) in chunks {
             self.fresh.push((id, place));
             self.note(id, place);
         }

@@ -40,7 +40,7 @@ pub enum SecretError {
 }
 
 impl Home {
-    /// Reads a secret, `None` when there is none of this name.
+    /// Reads a secret, `None` when there is none of this name. Source: SPEC J-13.
     ///
     /// # Errors
     /// [`SecretError`]; nothing was changed.
@@ -77,14 +77,24 @@ impl Home {
         }
         Ok(disk::replace_file(&self.path(SECRETS), name, bytes)?)
     }
+
+    /// Removes a secret, unless there is none. Its name is gone when this returns; a disk may keep old blocks, so what
+    /// must be beyond recovery needs a disk that is encrypted.
+    ///
+    /// # Errors
+    /// [`SecretError`]; it is in place.
+    pub fn remove_secret(&self, name: &str) -> Result<(), SecretError> {
+        check_name(name)?;
+        disk::remove_file(&self.path(SECRETS).join(name))?;
+        Ok(disk::sync_dir(&self.path(SECRETS))?)
+    }
 }
 
 fn check_name(name: &str) -> Result<(), SecretError> {
     if is_name(name) { Ok(()) } else { Err(SecretError::Name(name.chars().take(NAME_CHARS).collect())) }
 }
 
-/// Whether a name can be one of a file of ours.
-pub(crate) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=NAME_CHARS).contains(&name.len()) && name.bytes().all(plain)
 }

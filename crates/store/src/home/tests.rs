@@ -3,6 +3,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use tempfile::tempdir;
 
 use super::*;
+use crate::limits::{NAME_CHARS, SECRET_BYTES};
 use crate::tmpfs::Tmpfs;
 
 #[test]
@@ -168,6 +169,18 @@ fn secret_is_read_back_and_replaced_whole() {
 }
 
 #[test]
+fn removed_secret_is_gone_and_may_be_removed_again() {
+    let dir = tempdir().unwrap();
+    let home = Home::open(&dir.path().join("home")).unwrap();
+    let name = format!("handoff-{}", "a7".repeat(16));
+    home.put_secret(&name, b"one").unwrap();
+    home.remove_secret(&name).unwrap();
+    assert_eq!(home.secret(&name), Ok(None));
+    home.remove_secret(&name).unwrap();
+    assert!(matches!(home.remove_secret("../schema"), Err(SecretError::Name(_))));
+}
+
+#[test]
 fn secret_that_others_may_read_is_not_used() {
     let dir = tempdir().unwrap();
     let home = Home::open(&dir.path().join("home")).unwrap();
@@ -189,7 +202,7 @@ fn secret_that_others_may_read_is_not_used() {
 fn secret_beyond_the_limits_is_refused() {
     let dir = tempdir().unwrap();
     let home = Home::open(&dir.path().join("home")).unwrap();
-    for name in ["", "../lock", "A", "a.b", &"a".repeat(33)] {
+    for name in ["", "../lock", "A", "a.b", &"a".repeat(NAME_CHARS + 1)] {
         assert!(matches!(home.secret(name), Err(SecretError::Name(_))), "{name:?}");
         assert!(matches!(home.put_secret(name, b"x"), Err(SecretError::Name(_))), "{name:?}");
     }
@@ -199,8 +212,6 @@ fn secret_beyond_the_limits_is_refused() {
     fs::set_permissions(home.path(SECRETS).join("long"), fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(home.secret("long"), Err(SecretError::TooLong("long".to_owned())));
 }
-
-use crate::limits::SECRET_BYTES;
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o777

@@ -1,4 +1,4 @@
-//! How the journal looks as bytes. Source: `proto/JOURNAL.md`.
+//! How the journal looks as bytes. Source: SPEC J-2, `proto/JOURNAL.md`.
 
 use cede_wire::frame::{HEADER_BYTES, Header};
 use cede_wire::record::Record;

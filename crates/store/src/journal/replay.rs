@@ -52,6 +52,7 @@ pub(crate) fn scan(file: &File) -> Result<Scan, JournalError> {
         let held = scan.records.len();
         match read_records(&bytes, &mut scan.records) {
             Ok(count) if count == group.records => {}
+            // Source: SPEC J-6.
             Err(Unreadable::Newer(kind)) => return Err(JournalError::NewerRecord { kind, offset: tail.end }),
             // Its chain is right, so it was written like this: not a torn write.
             Ok(_) | Err(Unreadable::Bad) => {
@@ -101,7 +102,7 @@ fn next_group(file: &File, length: u64, tail: &Tail, records: &mut Vec<u8>) -> R
 
 /// Looks at everything behind the last whole group. Zeros are room kept ahead. A group header that is valid can only
 /// have been written after the group before it was durable, so one of them anywhere behind a bad group is damage,
-/// and so is one in its place that does not continue the chain.
+/// and so is one in its place that does not continue the chain. Source: SPEC J-4, J-5.
 fn judge(file: &File, length: u64, tail: &Tail) -> Result<Condition, DiskFault> {
     let mut window = vec![0; WINDOW_BYTES];
     let mut last = None;

@@ -308,6 +308,35 @@ fn full_queue_answers_busy_at_once() {
 }
 
 #[test]
+fn nobody_waits_for_a_writer_that_ended() {
+    let queue = Arc::new(Queue::new(0));
+    let (told, answers) = channel();
+    let job = || {
+        let told = told.clone();
+        Job::Commit { batch: Batch::default(), on_durable: Box::new(move |answer| told.send(answer).unwrap()) }
+    };
+    queue.offer(job());
+    drop(writer::Ended(Arc::clone(&queue)));
+    queue.offer(job());
+    queue.wait_and_push(job());
+    let answers: Vec<_> = answers.iter().take(3).collect();
+    assert!(answers.iter().all(|answer| *answer == Err(CommitError::Stopped)));
+}
+
+#[test]
+fn full_disk_keeps_a_new_journal_closed_and_an_old_one_open() {
+    let Some(tmpfs) = Tmpfs::of_size("3m") else { return };
+    let (old, new) = (tmpfs.path().join("old"), tmpfs.path().join("new"));
+    let (old, new) = (Home::open(&old).unwrap(), Home::open(&new).unwrap());
+    Journal::open(&old).unwrap().0.commit(records(0..1)).unwrap();
+    tmpfs.fill();
+    assert_eq!(Journal::open(&new).unwrap_err(), JournalError::NoSpace);
+    let (journal, replay) = Journal::open(&old).unwrap();
+    assert_eq!(replay.records, records(0..1));
+    journal.commit(records(1..2)).unwrap();
+}
+
+#[test]
 fn failed_flush_stops_the_journal_for_good() {
     // The null device takes every write and refuses every flush.
     let outcome = commit_twice_onto("/dev/null");

@@ -151,11 +151,26 @@ impl Queue {
 /// Starts the writer. It holds the claim until it has ended.
 pub(crate) fn spawn(log: Log, queue: Arc<Queue>, claim: Claim) -> Result<JoinHandle<()>, DiskFault> {
     let run = move || {
-        run(log, &queue);
+        let ended = Ended(queue);
+        run(log, &ended.0);
+        drop(ended);
         drop(claim);
     };
     let named = std::thread::Builder::new().name("cede-journal".to_owned());
     named.spawn(run).map_err(|error: io::Error| while_doing("start the journal's writer")(error))
+}
+
+/// However the writer ends, nobody waits for it any more.
+pub(crate) struct Ended(pub(crate) Arc<Queue>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.close();
+        let left = std::mem::take(&mut self.0.lock().jobs);
+        for job in left {
+            job.answer(Err(CommitError::Stopped));
+        }
+    }
 }
 
 fn run(mut log: Log, queue: &Queue) {

@@ -4,7 +4,7 @@
 //! A list that is short, torn or missing costs time and nothing else; it is never flushed by itself.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -16,30 +16,45 @@ use crate::crc::crc32c;
 use crate::disk::{self, DiskFault, while_doing};
 use crate::limits::STAGE_CHUNKS;
 
-/// The list, open at its end.
+/// The list. It is read entry by entry, cut behind the last good one, then appended to.
 #[derive(Debug)]
 pub(crate) struct Extents {
-    file: File,
+    file: BufReader<File>,
     end: u64,
     /// A write failed. The rest goes unlisted.
     stopped: bool,
 }
 
 impl Extents {
-    /// Opens the list, or begins one, and reads it up to the first bad entry.
-    pub(crate) fn open(dir: &Path) -> Result<(Self, Vec<(ChunkId, Place)>), DiskFault> {
+    /// Opens the list, or begins one.
+    pub(crate) fn open(dir: &Path) -> Result<Self, DiskFault> {
         let path = dir.join(NAME);
         let file = match disk::open_file(&path) {
             Err(fault) if fault.errno == Errno::NOENT => disk::create_file(&path)?,
             other => other?,
         };
-        let mut bytes = Vec::new();
-        let limit = (STAGE_CHUNKS * ENTRY_BYTES) as u64;
-        (&file).take(limit).read_to_end(&mut bytes).map_err(while_doing("read a stage's list"))?;
-        let listed: Vec<_> = bytes.chunks(ENTRY_BYTES).map_while(read_entry).collect();
-        let end = (listed.len() * ENTRY_BYTES) as u64;
-        file.set_len(end).map_err(while_doing("cut a stage's list"))?;
-        Ok((Self { file, end, stopped: false }, listed))
+        Ok(Self { file: BufReader::new(file), end: 0, stopped: false })
+    }
+
+    /// The next entry, `None` at the end and at the first bad one.
+    pub(crate) fn next(&mut self) -> Result<Option<(ChunkId, Place)>, DiskFault> {
+        let mut bytes = [0; ENTRY_BYTES];
+        match self.file.read_exact(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(while_doing("read a stage's list")(error)),
+            Ok(()) => {}
+        }
+        let entry = read_entry(&bytes);
+        if entry.is_some() && self.end < LONGEST {
+            self.end += ENTRY_BYTES as u64;
+            return Ok(entry);
+        }
+        Ok(None)
+    }
+
+    /// Cuts the list behind the last entry that was read.
+    pub(crate) fn cut(&mut self) -> Result<(), DiskFault> {
+        self.file.get_ref().set_len(self.end).map_err(while_doing("cut a stage's list"))
     }
 
     /// Lists chunks that are flushed.
@@ -48,7 +63,7 @@ impl Extents {
         if self.stopped || bytes.is_empty() {
             return;
         }
-        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
+        if let Err(error) = self.file.get_ref().write_all_at(&bytes, self.end) {
             tracing::debug!(%error, "the list of a stage ends here; the next start hashes what follows");
             self.stopped = true;
             return;
@@ -75,3 +90,5 @@ fn read_entry(bytes: &[u8]) -> Option<(ChunkId, Place)> {
 
 const NAME: &str = "extents";
 const ENTRY_BYTES: usize = 8 + 32 + 4;
+/// A chunk that was corrupt and put again is listed twice.
+const LONGEST: u64 = 2 * (STAGE_CHUNKS * ENTRY_BYTES) as u64;

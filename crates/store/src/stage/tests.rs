@@ -55,7 +55,13 @@ fn discarded_stage_leaves_nothing() {
     put(&stage, 0..3);
     stage.discard().unwrap();
     assert_eq!(lab.home.staged().unwrap(), vec![]);
-    assert_eq!(lab.stage().chunks(), 0);
+    let stage = lab.stage();
+    assert_eq!(stage.chunks(), 0);
+    assert_eq!(lab.home.discard_stage(HANDOFF), Err(StageError::AlreadyOpen));
+    drop(stage);
+    lab.home.discard_stage(HANDOFF).unwrap();
+    lab.home.discard_stage(HANDOFF).unwrap();
+    assert_eq!(lab.home.staged().unwrap(), vec![]);
 }
 
 #[test]
