@@ -40,10 +40,8 @@ fn streams_are_as_written() {
         let fields = &vector["fields"];
         let (at_source, at_destination) = keys(fields);
         let plaintext = plaintext(&fields["plaintext"]);
-        let sealed = match &vector["hex"] {
-            Value::Null => seal(&at_source, fields, &plaintext),
-            hex => unhex(hex),
-        };
+        let written = vector["hex"].is_string().then(|| unhex(&vector["hex"]));
+        let sealed = written.unwrap_or_else(|| seal(&at_source, fields, &plaintext));
         let opened = open(&at_destination, &sealed);
         let outcome = opened.as_ref().map_or_else(Clone::clone, |_| ACCEPTED.to_owned());
         assert_eq!(outcome, vector["outcome"], "{}", vector["name"]);
@@ -81,10 +79,8 @@ fn pairing_runs_are_as_written() {
         let fields = &vector["fields"];
         let words = |side: &str| fields[side].as_str().unwrap().to_owned();
         let at_host = transcript(&fields["host_transcript"]);
-        let at_guest = match &fields["guest_transcript"] {
-            Value::Null => at_host.clone(),
-            other => transcript(other),
-        };
+        let differs = fields["guest_transcript"].is_object();
+        let at_guest = transcript(&fields[if differs { "guest_transcript" } else { "host_transcript" }]);
         let (host, host_share) = HostPake::start(words("host_words").as_bytes(), array(&fields["host_seed"]));
         let (guest, guest_share) = GuestPake::start(words("guest_words").as_bytes(), array(&fields["guest_seed"]));
         let (guest_proof, proved) = guest.prove(&host_share, &at_guest).unwrap();

@@ -3,7 +3,7 @@
 use core::convert::Infallible;
 
 use rand_core::{TryCryptoRng, TryRng};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// BLAKE3's extended output over a seed that is used once.
 pub(super) struct Seeded(blake3::OutputReader);
@@ -13,7 +13,15 @@ impl Seeded {
         let seed = Zeroizing::new(seed);
         let mut hasher = blake3::Hasher::new_derive_key("cede/1 pairing scalar");
         hasher.update(seed.as_slice());
-        Self(hasher.finalize_xof())
+        let output = hasher.finalize_xof();
+        hasher.zeroize();
+        Self(output)
+    }
+}
+
+impl Drop for Seeded {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 
