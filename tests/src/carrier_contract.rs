@@ -608,6 +608,11 @@ pub async fn peers_that_come_at_once_are_all_answered<N: Node + 'static>() {
     assert_eq!(peers.await.len(), secrets.len());
 }
 
+/// A test that waits for ever has failed.
+pub async fn in_time(test: impl Future<Output = ()>) {
+    timeout(Duration::from_secs(60), test).await.expect("the test came to no end");
+}
+
 /// Runs the whole contract for a [`Node`].
 #[macro_export]
 macro_rules! carrier_contract {
@@ -645,7 +650,7 @@ macro_rules! carrier_contract {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                $crate::carrier_contract::$name::<$node>().await;
+                $crate::carrier_contract::in_time($crate::carrier_contract::$name::<$node>()).await;
             }
         )*
     };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cede_carrier::closing::{CloseReason, Closed};
@@ -16,6 +16,7 @@ use cede_tests::carrier_contract::{Guests, Node, NodeLink, Rogue, device, hello,
 use cede_wire::id::DeviceKey;
 use cede_wire::message::{Hello, PeerMessage};
 use tokio::net::UdpSocket;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 cede_tests::carrier_contract!(QuicNode);
@@ -240,17 +241,47 @@ async fn closed_endpoint_tells_its_peers_and_accepts_nobody() {
 
 #[tokio::test]
 async fn silent_peer_is_noticed_in_bounded_time() {
-    let (a, b) = (QuicNode::start(A, Guests::of([B])).await, QuicNode::start(B, Guests::of([A])).await);
-    let relay = Relay::to(b.address()).await;
-    let (key, hello_a, hello_b) = (b.key(), hello(A), hello(B));
-    let (dialed, accepted) = tokio::join!(a.endpoint.dial(relay.address, &key, &hello_a), b.accept(&hello_b));
-    let (left, right) = (dialed.unwrap(), accepted.unwrap());
+    let (left, right, relay, _nodes) = relayed(|_| ()).await;
     tokio::time::sleep(limits::KEEP_ALIVE + Duration::from_secs(1)).await;
     assert_eq!(left.is_closed(), None);
-    relay.cut();
+    relay.faults.cut.store(true, Ordering::SeqCst);
     let both = async { tokio::join!(left.closed(), right.closed()) };
     let (at_a, at_b) = timeout(limits::IDLE_TIMEOUT + limits::KEEP_ALIVE + SOON, both).await.unwrap();
     assert_eq!((at_a, at_b), (Closed::Silent, Closed::Silent));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_interruption_does_not_end_the_link() {
+    let (left, right, relay, _nodes) = relayed(|_| ()).await;
+    relay.faults.cut.store(true, Ordering::SeqCst);
+    tokio::time::sleep(limits::IDLE_TIMEOUT / 4).await;
+    relay.faults.cut.store(false, Ordering::SeqCst);
+    blocks_arrive(&left, &right, 4, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn link_follows_a_dialer_whose_address_changes() {
+    let (left, right, relay, _nodes) = relayed(|_| ()).await;
+    let before = right.remote_addr();
+    let moves = |number| {
+        if number == 8 {
+            relay.faults.moved.notify_one()
+        }
+    };
+    blocks_arrive(&left, &right, 64, moves).await;
+    assert_ne!(right.remote_addr(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_arrive_over_a_narrow_and_lossy_path() {
+    let narrow = 1_280 - 48;
+    let (left, right, _relay, _nodes) = relayed(|faults| {
+        faults.longest.store(narrow, Ordering::SeqCst);
+        faults.lost_of.store(50, Ordering::SeqCst);
+    })
+    .await;
+    blocks_arrive(&left, &right, 32, |_| ()).await;
+    blocks_arrive(&right, &left, 32, |_| ()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -382,41 +413,105 @@ async fn pairing(a: &QuicNode, b: &QuicNode) -> (PairLink, PairLink) {
     }
 }
 
-/// A stretch of network that can be cut.
+/// A stretch of network with faults of its own.
 struct Relay {
     address: SocketAddr,
-    open: Arc<AtomicBool>,
+    faults: Arc<Faults>,
+}
+
+#[derive(Default)]
+struct Faults {
+    /// Nothing passes.
+    cut: AtomicBool,
+    /// Of so many packets, one is lost.
+    lost_of: AtomicU64,
+    /// Longer packets do not pass.
+    longest: AtomicUsize,
+    /// The dialer is to look as if it had moved to another port.
+    moved: Notify,
+    /// How many packets came by.
+    seen: AtomicU64,
+}
+
+impl Faults {
+    fn passes(&self, packet: &[u8]) -> bool {
+        let seen = self.seen.fetch_add(1, Ordering::SeqCst);
+        let (lost_of, longest) = (self.lost_of.load(Ordering::SeqCst), self.longest.load(Ordering::SeqCst));
+        let lost = lost_of > 0 && seen % lost_of == lost_of - 1;
+        !self.cut.load(Ordering::SeqCst) && !lost && (longest == 0 || packet.len() <= longest)
+    }
 }
 
 impl Relay {
     async fn to(target: SocketAddr) -> Self {
         let near = UdpSocket::bind(LOCALHOST).await.unwrap();
-        let far = UdpSocket::bind(LOCALHOST).await.unwrap();
-        far.connect(target).await.unwrap();
-        let relay = Self { address: near.local_addr().unwrap(), open: Arc::new(AtomicBool::new(true)) };
-        let open = relay.open.clone();
-        tokio::spawn(async move {
-            let (mut there, mut back) = (vec![0; 65_536], vec![0; 65_536]);
-            let mut dialer = target;
-            loop {
-                let sent = tokio::select! {
-                    Ok((bytes, from)) = near.recv_from(&mut there) => {
-                        dialer = from;
-                        if open.load(Ordering::SeqCst) { far.send(&there[..bytes]).await } else { Ok(0) }
-                    }
-                    Ok(bytes) = far.recv(&mut back) => {
-                        if open.load(Ordering::SeqCst) { near.send_to(&back[..bytes], dialer).await } else { Ok(0) }
-                    }
-                };
-                sent.unwrap();
-            }
-        });
+        let relay = Self { address: near.local_addr().unwrap(), faults: Arc::default() };
+        tokio::spawn(run(near, target, relay.faults.clone()));
         relay
     }
+}
 
-    fn cut(&self) {
-        self.open.store(false, Ordering::SeqCst);
+async fn run(near: UdpSocket, target: SocketAddr, faults: Arc<Faults>) {
+    let (mut there, mut back) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut far = far_side(target).await;
+    let mut dialer = target;
+    loop {
+        let sent = tokio::select! {
+            Ok((bytes, from)) = near.recv_from(&mut there) => {
+                dialer = from;
+                let packet = &there[..bytes];
+                if faults.passes(packet) { far.send(packet).await } else { Ok(0) }
+            }
+            Ok(bytes) = far.recv(&mut back) => {
+                let packet = &back[..bytes];
+                if faults.passes(packet) { near.send_to(packet, dialer).await } else { Ok(0) }
+            }
+            () = faults.moved.notified() => {
+                far = far_side(target).await;
+                Ok(0)
+            }
+        };
+        sent.unwrap();
     }
+}
+
+async fn far_side(target: SocketAddr) -> UdpSocket {
+    let far = UdpSocket::bind(LOCALHOST).await.unwrap();
+    far.connect(target).await.unwrap();
+    far
+}
+
+/// A link through a relay: the dialer's end, the answerer's end, and what lives behind them.
+async fn relayed(faults: impl FnOnce(&Faults)) -> (Link, Link, Relay, (QuicNode, QuicNode)) {
+    let (a, b) = (QuicNode::start(A, Guests::of([B])).await, QuicNode::start(B, Guests::of([A])).await);
+    let relay = Relay::to(b.address()).await;
+    faults(&relay.faults);
+    let (key, hello_a, hello_b) = (b.key(), hello(A), hello(B));
+    let (dialed, accepted) = tokio::join!(a.endpoint.dial(relay.address, &key, &hello_a), b.accept(&hello_b));
+    (dialed.unwrap(), accepted.unwrap(), relay, (a, b))
+}
+
+/// Sends numbered blocks over one data stream, `each` runs after every one, and checks what arrives.
+async fn blocks_arrive(left: &Link, right: &Link, count: u32, each: impl Fn(u32)) {
+    let block = |number: u32| vec![(number % 251) as u8; 64 << 10];
+    let send = async {
+        let mut sender = left.open_data().await.unwrap();
+        for number in 0..count {
+            sender.write_all(&block(number)).await.unwrap();
+            each(number);
+        }
+        sender.finish().unwrap();
+    };
+    let receive = async {
+        let mut receiver = right.accept_data().await.unwrap();
+        let mut all = Vec::new();
+        while let Some(bytes) = receiver.read_chunk(64 << 10).await.unwrap() {
+            all.extend_from_slice(&bytes);
+        }
+        all
+    };
+    let ((), all) = timeout(Duration::from_secs(60), async { tokio::join!(send, receive) }).await.unwrap();
+    assert!(all == (0..count).flat_map(block).collect::<Vec<u8>>(), "{} bytes differ", all.len());
 }
 
 /// A peer made from the QUIC library alone, so that it can lie.

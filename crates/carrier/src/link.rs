@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cede_wire::id::DeviceKey;
 use cede_wire::message::Hello;
@@ -98,6 +99,11 @@ impl Link {
     /// Where the peer is, now. For logs at DEBUG only.
     pub fn remote_addr(&self) -> SocketAddr {
         self.shared.line.connection().remote_address()
+    }
+
+    /// The round trip to the peer, as last estimated: whether the link is warm.
+    pub fn rtt(&self) -> Duration {
+        self.shared.line.connection().rtt()
     }
 
     /// The two halves of the control stream. The first caller gets them.
