@@ -17,6 +17,7 @@ use cede_wire::path::escape;
 use fastcdc::v2020::{Normalization, cut, select_masks};
 use sha1::{Digest, Sha1};
 
+pub(crate) use cache::PackMade;
 pub use cache::{Known, StatCache};
 pub use source::{ReadChunkError, SourceFiles};
 

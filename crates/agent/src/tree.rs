@@ -3,15 +3,30 @@
 //! Git is spoken to through the `git` program only, and a received repository is built anew: objects are indexed
 //! and checked, references pass an allow-list, nothing that git would execute is carried.
 
+mod activate;
 mod baseline;
 mod capture;
+mod git;
+mod globs;
 mod inspect;
+mod inventory;
+mod names;
+mod pack;
+mod plan;
+mod repository;
+mod restore;
 mod stage;
+mod state;
+mod survey;
+mod write;
 
+pub use crate::materialize::ReadChunk;
 pub use activate::{ActivateError, Activated, activate, discard};
 pub use baseline::{Baseline, CompareError, verify_equal};
 pub use capture::{Capture, CaptureError, CaptureOptions, capture};
+pub(crate) use globs::prefixes;
 pub use inspect::{GitTree, Tree, TreeRefusal, inspect};
-pub use stage::{ReadChunk, StageError, StageRequest, Staged, free_target, stage};
+pub use stage::{StageError, StageRequest, Staged, free_target, stage};
 
-mod activate;
+#[cfg(test)]
+mod tests;

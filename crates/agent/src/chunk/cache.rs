@@ -29,14 +29,17 @@ pub struct StatCache {
     known: BTreeMap<Vec<u8>, Known>,
     /// The packs made so far and what they hold; the tree module's own.
     pub(crate) packs: Vec<PackMade>,
-    /// Root commits of the HEAD they were computed for.
-    pub(crate) roots: Option<(Oid, Vec<Oid>)>,
+    /// Ignored files as they were counted once: files and bytes.
+    pub(crate) ignored: Option<(u64, u64)>,
+    /// Commits that no remote has, for these references.
+    pub(crate) unpushed: Option<(Hash, u64)>,
 }
 
 /// A pack that lies in the scratch directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PackMade {
-    pub(crate) file: Vec<u8>,
+    /// Its name there.
+    pub(crate) file: String,
     pub(crate) stat: FileStat,
     pub(crate) chunks: Vec<ChunkRef>,
     /// What was asked into it.

@@ -1,7 +1,26 @@
 //! Puts a staged tree in its place: one rename, or a journaled plan. Safe to repeat after a crash at any point.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use cede_wire::catalog::Oid;
+use cede_wire::path::escape;
+use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, fchmod, mkdirat, unlinkat};
+
+use super::git::{Config, Git, GitError};
+use super::plan::{self, FILES, Kind, NEW_INDEX, OBJECTS, Plan, Steps, TREE};
+use super::stage::stat_below;
+use super::state::{State, is_carried};
+use super::{free_target, repository, restore};
+use crate::chunk::{FileStat, shown};
+use crate::limits::FREE_NAMES;
+use crate::materialize::beneath::{open_directory, open_file, open_root, parent_of};
+use crate::materialize::{Attributes, dress};
 
 /// A tree in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +62,7 @@ pub enum ActivateError {
 /// # Errors
 /// [`ActivateError`]; the stage is kept.
 pub fn activate(staging: &Path) -> Result<Activated, ActivateError> {
-    Err(ActivateError::NoStage(crate::chunk::shown(staging)))
+    activate_within(staging, &mut Budget(None))
 }
 
 /// Removes a stage: one that was activated, or one that never will be. The target is not touched.
@@ -51,6 +70,352 @@ pub fn activate(staging: &Path) -> Result<Activated, ActivateError> {
 /// # Errors
 /// What the system says; calling it again is safe.
 pub fn discard(staging: &Path) -> io::Result<()> {
-    let _ = staging;
+    match std::fs::symlink_metadata(staging) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        _ => open_up(staging)?,
+    }
+    std::fs::remove_dir_all(staging)
+}
+
+/// A staged tree may hold directories that their owner must not write to.
+fn open_up(directory: &Path) -> io::Result<()> {
+    let metadata = directory.symlink_metadata()?;
+    if !metadata.is_dir() {
+        return Ok(());
+    }
+    if metadata.permissions().mode() & 0o700 != 0o700 {
+        std::fs::set_permissions(directory, PermissionsExt::from_mode(0o700))?;
+    }
+    std::fs::read_dir(directory)?.try_for_each(|entry| {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { open_up(&entry.path()) } else { Ok(()) }
+    })
+}
+
+/// How many more changes may be made: tests stop an activation after each of them.
+pub(crate) struct Budget(pub(crate) Option<u32>);
+
+impl Budget {
+    fn spend(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            None => Ok(()),
+            Some(0) => Err(io::ErrorKind::Interrupted.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+pub(crate) fn activate_within(staging: &Path, budget: &mut Budget) -> Result<Activated, ActivateError> {
+    let mut plan = Plan::read(staging).ok_or_else(|| ActivateError::NoStage(shown(staging)))?;
+    if !plan::is_done(staging) {
+        match plan.kind.clone() {
+            Kind::New => appear(staging, &mut plan, budget)?,
+            Kind::InPlace(steps) => update(staging, &plan, &steps, budget)?,
+        }
+        budget.spend().and_then(|()| plan::set_done(staging)).map_err(|error| ActivateError::io(staging, &error))?;
+    }
+    let directory = plan.target.join(&plan.subdirectory);
+    Ok(Activated { root: plan.target, directory, kept: plan::kept(staging) })
+}
+
+/// Moves a new tree to its place. If something has appeared there meanwhile, the next free name is taken, and noted first.
+fn appear(staging: &Path, plan: &mut Plan, budget: &mut Budget) -> Result<(), ActivateError> {
+    let tree = staging.join(TREE);
+    let io = |error: io::Error| ActivateError::io(staging, &error);
+    while tree.symlink_metadata().is_ok() {
+        let above = plan.target.parent().unwrap_or(Path::new("/")).to_path_buf();
+        budget.spend().and_then(|()| std::fs::create_dir_all(&above)).map_err(io)?;
+        if plan.target.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            budget.spend().map_err(io)?;
+            // Only an empty directory goes.
+            let _ = std::fs::remove_dir(&plan.target);
+        }
+        budget.spend().map_err(io)?;
+        match rustix::fs::renameat_with(CWD, &tree, CWD, &plan.target, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::EXIST) => {
+                plan.target = free_target(&plan.target);
+                plan.write(staging).map_err(io)?;
+            }
+            Err(error) => return Err(ActivateError::io(&plan.target, &error.into())),
+        }
+    }
+    let above = plan.target.parent().unwrap_or(Path::new("/"));
+    budget.spend().and_then(|()| plan::sync_directory(above)).map_err(io)?;
+    plan::sync_directory(staging).map_err(io)
+}
+
+fn update(staging: &Path, plan: &Plan, steps: &Steps, budget: &mut Budget) -> Result<(), ActivateError> {
+    let io = |error: io::Error| ActivateError::io(&plan.target, &error);
+    let root = open_root(&plan.target).map_err(io)?;
+    let mut place = Place { staging, target: &plan.target, root: &root, budget };
+    if steps.git.is_some() {
+        place.take_objects()?;
+    }
+    place.files(steps)?;
+    if let Some((old, new)) = &steps.git {
+        place.git(old, new)?;
+    }
+    place.budget.spend().map_err(io)?;
+    rustix::fs::syncfs(&root).map_err(|error| io(error.into()))
+}
+
+struct Place<'a> {
+    staging: &'a Path,
+    target: &'a Path,
+    root: &'a OwnedFd,
+    budget: &'a mut Budget,
+}
+
+impl Place<'_> {
+    /// The new objects first: what refers to them comes later.
+    fn take_objects(&mut self) -> Result<(), ActivateError> {
+        let (from, to) = (self.staging.join(OBJECTS), self.target.join(".git/objects"));
+        let io = |error: io::Error| ActivateError::io(&to, &error);
+        for directory in std::fs::read_dir(&from).map_err(io)? {
+            let directory = directory.map_err(io)?;
+            let into = to.join(directory.file_name());
+            std::fs::create_dir_all(&into).map_err(io)?;
+            let mut objects: Vec<_> = std::fs::read_dir(directory.path()).map_err(io)?.flatten().collect();
+            // A pack is seen by git once its `.idx` is there, so that comes last.
+            objects.sort_by_key(|object| object.path().extension().is_some_and(|end| end == "idx"));
+            for object in objects {
+                self.budget.spend().map_err(io)?;
+                std::fs::rename(object.path(), into.join(object.file_name())).map_err(io)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn files(&mut self, steps: &Steps) -> Result<(), ActivateError> {
+        for path in &steps.opened {
+            self.step(path, |root| open_mode(root, path))?;
+        }
+        for (path, seen) in &steps.removed {
+            self.remove(path, seen)?;
+        }
+        for path in &steps.emptied {
+            self.step(path, |root| remove_directory(root, path))?;
+        }
+        for path in &steps.created {
+            self.step(path, |root| create_directory(root, path))?;
+        }
+        let files = open_root(&self.staging.join(FILES)).map_err(|error| ActivateError::io(self.staging, &error))?;
+        for (number, (path, seen)) in steps.placed.iter().enumerate() {
+            self.place(&files, number, path, seen.as_ref())?;
+        }
+        for (path, mode, mtime) in &steps.touched {
+            let attributes = Attributes { mode: *mode, mtime: *mtime };
+            self.step(path, |root| missing_is_fine(open_file(root, path).and_then(|file| dress(&file, attributes))))?;
+        }
+        for (path, mode) in steps.modes.iter().rev() {
+            self.step(path, |root| set_mode(root, path, mode & 0o777 | 0o700))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, path: &[u8], change: impl FnOnce(&OwnedFd) -> io::Result<()>) -> Result<(), ActivateError> {
+        let done = self.budget.spend().and_then(|()| change(self.root));
+        done.map_err(|error| ActivateError::Io { path: escape(path), kind: error.kind() })
+    }
+
+    fn remove(&mut self, path: &[u8], seen: &FileStat) -> Result<(), ActivateError> {
+        match stat_below(self.root, path) {
+            Some(now) if now == *seen => {}
+            // A directory was created here by an earlier run, or the file is gone already.
+            Some(now) if now.mode & 0o170_000 == 0o040_000 => return Ok(()),
+            None => return Ok(()),
+            Some(_) => return self.keep(path),
+        }
+        self.step(path, |root| {
+            let (above, name) = parent_of(root, path)?;
+            Ok(unlinkat(above, name, AtFlags::empty())?)
+        })
+    }
+
+    fn place(
+        &mut self,
+        files: &OwnedFd,
+        number: usize,
+        path: &[u8],
+        seen: Option<&FileStat>,
+    ) -> Result<(), ActivateError> {
+        let name = number.to_string();
+        if rustix::fs::statat(files, &name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            return Ok(());
+        }
+        if let Some(now) = stat_below(self.root, path)
+            && seen != Some(&now)
+        {
+            self.keep(path)?;
+        }
+        self.step(path, |root| {
+            let (above, own) = parent_of(root, path)?;
+            Ok(rustix::fs::renameat(files, &name, above, own)?)
+        })
+    }
+
+    /// Somebody changed it after the stage was made: it is kept under another name, never overwritten.
+    fn keep(&mut self, path: &[u8]) -> Result<(), ActivateError> {
+        let taken = |name: &Vec<u8>| stat_below(self.root, name).is_some();
+        let names = (1..FREE_NAMES).map(|number| [path, format!(".kept-{number}").as_bytes()].concat());
+        let full = || ActivateError::Io { path: escape(path), kind: io::ErrorKind::AlreadyExists };
+        let free = names.into_iter().find(|name| !taken(name)).ok_or_else(full)?;
+        let noted = plan::note_kept(self.staging, &self.target.join(OsStr::from_bytes(&free)));
+        noted.map_err(|error| ActivateError::io(self.staging, &error))?;
+        self.step(path, |root| {
+            let (above, name) = parent_of(root, path)?;
+            let (_, other) = parent_of(root, &free)?;
+            Ok(rustix::fs::renameat_with(&above, name, &above, other, RenameFlags::NOREPLACE)?)
+        })
+    }
+
+    fn git(&mut self, old: &State, new: &State) -> Result<(), ActivateError> {
+        let git = Git::at(self.target, Config::Nobodys);
+        let git = neutral(git)?;
+        self.spend_git()?;
+        move_references(&git, old, new)?;
+        if old.stashes != new.stashes {
+            self.spend_git()?;
+            git.run(&["update-ref", "-d", "refs/stash"])?;
+            self.spend_git()?;
+            restore::stashes(&git, new)?;
+        }
+        self.spend_git()?;
+        restore::head(&git, &new.head)?;
+        self.spend_git()?;
+        settings(&git, old, new)?;
+        self.new_index()?;
+        self.spend_git()?;
+        Ok(restore::refresh(&git)?)
+    }
+
+    fn spend_git(&mut self) -> Result<(), ActivateError> {
+        self.budget.spend().map_err(|error| ActivateError::io(self.target, &error))
+    }
+
+    fn new_index(&mut self) -> Result<(), ActivateError> {
+        let (from, to) = (self.staging.join(NEW_INDEX), self.target.join(".git/index"));
+        self.spend_git()?;
+        missing_is_fine(std::fs::rename(&from, &to)).map_err(|error| ActivateError::io(&to, &error))
+    }
+}
+
+/// Switches off the filters that the repository's own configuration names: to look at a file is not to run a program.
+fn neutral(git: Git) -> Result<Git, ActivateError> {
+    let list = git.run(&["config", "-z", "--list", "--name-only"])?;
+    let names = repository::zero_terminated(&list).into_iter().filter_map(|name| String::from_utf8(name).ok());
+    let drivers = names.filter_map(|name| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0.to_owned()));
+    Ok(drivers.fold(git, |git, driver| {
+        git.setting(format!("filter.{driver}.clean="))
+            .setting(format!("filter.{driver}.smudge="))
+            .setting(format!("filter.{driver}.process="))
+            .setting(format!("filter.{driver}.required=false"))
+    }))
+}
+
+/// Brings the references from the old state to the new one. One that somebody moved meanwhile is kept under another name.
+fn move_references(git: &Git, old: &State, new: &State) -> Result<(), ActivateError> {
+    let answer = git.run(&["for-each-ref", "--format=%(objectname) %(refname) %(symref)"])?;
+    let mut input = Vec::new();
+    let wanted: BTreeMap<&[u8], &Oid> = new.references.iter().map(|r| (r.name.as_slice(), &r.oid)).collect();
+    let before: BTreeMap<&[u8], &Oid> = old.references.iter().map(|r| (r.name.as_slice(), &r.oid)).collect();
+    let mut here = BTreeMap::new();
+    for line in repository::lines(&answer) {
+        let mut parts = line.splitn(3, |b| *b == b' ');
+        let (Some(id), Some(name), Some(b"")) = (parts.next(), parts.next(), parts.next()) else { continue };
+        if let (Some(oid), true) = (repository::oid(id), is_carried(name)) {
+            here.insert(name, oid);
+        }
+    }
+    for (name, oid) in &here {
+        let moved = before.get(name) != Some(&oid) && wanted.get(name) != Some(&oid);
+        if moved {
+            let kept = [b"refs/cede-kept/", name.strip_prefix(b"refs/").unwrap_or(name)].concat();
+            restore::update(&mut input, b"update", &kept, oid);
+        }
+        if !wanted.contains_key(name) {
+            [b"delete ", *name, b"\0\0"].iter().for_each(|part| input.extend_from_slice(part));
+        }
+    }
+    for (name, oid) in wanted {
+        if here.get(name) != Some(oid) {
+            restore::update(&mut input, b"update", name, oid);
+        }
+    }
+    let git = git.clone().setting("core.logAllRefUpdates=false");
+    git.feed(&["update-ref", "--stdin", "-z"], &input)?;
     Ok(())
+}
+
+/// Adds remotes and upstreams that are new; what is set here already stays as it is.
+fn settings(git: &Git, old: &State, new: &State) -> Result<(), ActivateError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for remote in new.remotes.iter().filter(|remote| !old.remotes.contains(remote)) {
+        let name = text(&remote.name);
+        git.run(&["config", "--replace-all", &format!("remote.{name}.url"), &text(&remote.url)])?;
+        for (number, spec) in remote.fetch.iter().enumerate() {
+            let how = if number == 0 { "--replace-all" } else { "--add" };
+            git.run(&["config", how, &format!("remote.{name}.fetch"), &text(spec)])?;
+        }
+    }
+    for upstream in new.upstreams.iter().filter(|upstream| !old.upstreams.contains(upstream)) {
+        let branch = text(&upstream.branch);
+        git.run(&["config", "--replace-all", &format!("branch.{branch}.remote"), &text(&upstream.remote)])?;
+        git.run(&["config", "--replace-all", &format!("branch.{branch}.merge"), &text(&upstream.merge)])?;
+    }
+    for alias in new.aliases.iter().filter(|alias| !old.aliases.contains(alias)) {
+        git.run(&["symbolic-ref", &text(&alias.name), &text(&alias.target)])?;
+    }
+    Ok(())
+}
+
+fn open_mode(root: &OwnedFd, path: &[u8]) -> io::Result<()> {
+    let Some(stat) = stat_below(root, path) else { return Ok(()) };
+    if stat.permissions() & 0o700 == 0o700 { Ok(()) } else { set_mode(root, path, stat.permissions() | 0o700) }
+}
+
+fn set_mode(root: &OwnedFd, path: &[u8], mode: u32) -> io::Result<()> {
+    missing_is_fine(open_directory(root, path).and_then(|fd| Ok(fchmod(fd, Mode::from_raw_mode(mode))?)))
+}
+
+/// A directory that holds something unknown stays.
+fn remove_directory(root: &OwnedFd, path: &[u8]) -> io::Result<()> {
+    let removed = parent_of(root, path).and_then(|(above, name)| Ok(unlinkat(above, name, AtFlags::REMOVEDIR)?));
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        // A file stands here already: this is a repetition.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
+        other => missing_is_fine(other),
+    }
+}
+
+fn create_directory(root: &OwnedFd, path: &[u8]) -> io::Result<()> {
+    let made = parent_of(root, path).and_then(|(above, name)| Ok(mkdirat(above, name, Mode::RWXU)?));
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_directory(root, path).map(|_| ()),
+        other => other,
+    }
+}
+
+fn missing_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+impl ActivateError {
+    fn io(path: &Path, error: &io::Error) -> Self {
+        Self::Io { path: shown(path), kind: error.kind() }
+    }
+}
+
+impl From<GitError> for ActivateError {
+    fn from(error: GitError) -> Self {
+        Self::Git { command: error.command, message: error.message }
+    }
 }

@@ -1,12 +1,28 @@
 //! Captures a tree: entries, where their bytes lie, and what people are shown.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cede_wire::catalog::{Entry, Oid};
+use cede_wire::catalog::{Body, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::handoff::InventoryItem;
+use cede_wire::id::Hash;
+use cede_wire::path::RelPath;
 
-use super::{Tree, TreeRefusal};
-use crate::chunk::{ReadError, SourceFiles, StatCache};
+use crate::materialize::beneath::{open_file, open_root, parent_of};
+use super::globs::Globs;
+use super::inventory::{self, GitFacts, Names};
+use super::repository::Repository;
+use super::state::{INDEX, INTENT_TO_ADD, ObjectFormat, PACK, STATE, index_to_bytes};
+use super::survey::{Class, Found, Selection, Survey, SurveyError, Tally, survey};
+use super::{Baseline, Tree, TreeRefusal, inspect, pack};
+use crate::chunk::{Chunker, FileContent, FileStat, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes};
+use crate::limits::{GIT_STATE_BYTES, TREE_THREADS};
 
 /// What to take along.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +97,7 @@ pub enum CaptureError {
         /// What, escaped.
         path: String,
         /// What the system said.
-        kind: std::io::ErrorKind,
+        kind: io::ErrorKind,
     },
     /// More than the limits allow.
     #[error("too large: {0}")]
@@ -93,11 +109,306 @@ pub enum CaptureError {
 ///
 /// # Errors
 /// [`CaptureError`]; the tree was not changed.
-pub fn capture(
+pub fn capture(tree: &Tree, options: &CaptureOptions<'_>, cache: &mut StatCache) -> Result<Capture, CaptureError> {
+    capture_with(tree, options, None, cache)
+}
+
+/// The same, with the ignored files that a baseline knows.
+pub(crate) fn capture_with(
     tree: &Tree,
     options: &CaptureOptions<'_>,
+    also: Option<&Baseline>,
     cache: &mut StatCache,
 ) -> Result<Capture, CaptureError> {
-    let _ = (tree, options, cache);
-    Err(CaptureError::Pattern(String::new()))
+    let repository = match &tree.git {
+        Some(_) => Some(inspect::reopen(&tree.root)?),
+        None => None,
+    };
+    let selection = Selection {
+        include_ignored: Globs::parse(options.include_ignored).map_err(CaptureError::Pattern)?,
+        exclude: Globs::parse(options.exclude).map_err(CaptureError::Pattern)?,
+        untracked: options.untracked,
+        also,
+        count_ignored: cache.ignored.is_none(),
+    };
+    create_private(options.scratch)?;
+    let mut survey = survey(tree, repository.as_ref(), &selection)?;
+    remember_ignored(&mut survey, &selection, cache);
+    let contents = hash_all(tree, repository.as_ref(), &survey, cache)?;
+    let mut parts = Parts { entries: tree_entries(&survey, contents), files: Vec::new(), git: GitFacts::default() };
+    let tree_entries = parts.entries.len();
+    if let Some(repository) = &repository {
+        git_entries(tree, repository, options, cache, &mut parts)?;
+    }
+    finish(tree, repository.as_ref(), &survey, parts, tree_entries)
+}
+
+struct Parts {
+    entries: Vec<Entry>,
+    /// Where the content of the entries after those of the tree lies.
+    files: Vec<PathBuf>,
+    git: GitFacts,
+}
+
+fn finish(
+    tree: &Tree,
+    repository: Option<&Repository>,
+    survey: &Survey,
+    parts: Parts,
+    tree_entries: usize,
+) -> Result<Capture, CaptureError> {
+    let Parts { entries, files, git } = parts;
+    let (of_tree, of_git) = entries.split_at_checked(tree_entries).unwrap_or((&entries, &[]));
+    let sources = SourceFiles::collect(
+        of_tree
+            .iter()
+            .map(|entry| (tree.root.join(OsStr::from_bytes(entry.path.as_bytes())), entry.chunks()))
+            .chain(files.into_iter().zip(of_git.iter().map(Entry::chunks))),
+    );
+    let names = Names::of(of_tree, &survey.bare);
+    let inventory = inventory::lines(&tree.root, repository, survey, of_tree, &git);
+    let untracked = survey.files.iter().filter(|found| found.class == Class::Untracked);
+    let payload = entries.iter().flat_map(Entry::chunks).map(|chunk| u64::from(chunk.length)).sum();
+    Ok(Capture {
+        sources,
+        inventory,
+        executables: names.executables,
+        dotfiles: names.dotfiles,
+        configuration_as_code: names.code,
+        secret_looking: names.secrets,
+        untracked_bytes: untracked.map(|found| found.stat.size).sum(),
+        payload_bytes: payload,
+        entries,
+    })
+}
+
+/// Ignored files are counted once in the life of a cache; the figure is for people.
+fn remember_ignored(survey: &mut Survey, selection: &Selection<'_>, cache: &mut StatCache) {
+    match cache.ignored {
+        Some((count, bytes)) if !selection.count_ignored => survey.ignored = Tally { count, bytes },
+        _ => cache.ignored = Some((survey.ignored.count, survey.ignored.bytes)),
+    }
+}
+
+/// What a file holds.
+enum Content {
+    Blob(Oid),
+    Chunks(Vec<ChunkRef>),
+    Link(Vec<u8>),
+}
+
+struct Hashed {
+    content: Content,
+    stat: FileStat,
+    /// For the cache; none where it came from there.
+    learnt: Option<(FileContent, u64)>,
+}
+
+fn hash_all(
+    tree: &Tree,
+    repository: Option<&Repository>,
+    survey: &Survey,
+    cache: &mut StatCache,
+) -> Result<Vec<Option<Hashed>>, CaptureError> {
+    let root = open_root(&tree.root).map_err(|error| CaptureError::io(&tree.root, &error))?;
+    let (next, old) = (AtomicUsize::new(0), &*cache);
+    let worker = || -> Result<Vec<(usize, Option<Hashed>)>, ReadError> {
+        let (mut chunker, mut done) = (Chunker::new(), Vec::new());
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(found) = survey.files.get(at) else { return Ok(done) };
+            done.push((at, hash(&root, found, repository, old, &mut chunker)?));
+        }
+    };
+    let mut all: Vec<Option<Hashed>> = Vec::new();
+    all.resize_with(survey.files.len(), || None);
+    let parts = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..TREE_THREADS).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(Vec::new()))).collect::<Result<Vec<_>, _>>()
+    })?;
+    for (at, hashed) in parts.into_iter().flatten() {
+        if let Some(slot) = all.get_mut(at) {
+            *slot = hashed;
+        }
+    }
+    cache.retain(|path| survey.files.binary_search_by(|found| found.path.as_slice().cmp(path)).is_ok());
+    for (found, hashed) in survey.files.iter().zip(&mut all) {
+        if let Some((content, at)) = hashed.as_mut().and_then(|hashed| hashed.learnt.take()) {
+            let chunks = (!content.chunks.is_empty() || content.stat.size == 0).then_some(content.chunks);
+            cache.put(&found.path, (chunks, content.blob), content.stat, at);
+        }
+    }
+    Ok(all)
+}
+
+/// None: it vanished.
+fn hash(
+    root: &OwnedFd,
+    found: &Found,
+    repository: Option<&Repository>,
+    cache: &StatCache,
+    chunker: &mut Chunker,
+) -> Result<Option<Hashed>, ReadError> {
+    let shown = Path::new(OsStr::from_bytes(&found.path));
+    if found.is_link() {
+        let target = match read_link(root, &found.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            target => target.map_err(|error| ReadError::of(shown, &error))?,
+        };
+        return Ok(Some(Hashed { content: Content::Link(target), stat: found.stat, learnt: None }));
+    }
+    let expected = expected_blob(found, repository);
+    if let Some(content) = cache.get(&found.path, &found.stat).and_then(|known| recall(known, expected)) {
+        return Ok(Some(Hashed { content, stat: found.stat, learnt: None }));
+    }
+    let mut file = match open_file(root, &found.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|error| ReadError::of(shown, &error))?,
+    };
+    let now = unix_ms();
+    let (mut content, same) = read(&mut file, shown, expected, found.stat.size, chunker)?;
+    let stat = content.stat;
+    let body = match (same, &content.blob) {
+        (true, Some(oid)) => Content::Blob(oid.clone()),
+        _ => Content::Chunks(content.chunks.clone()),
+    };
+    if same {
+        content.chunks = Vec::new();
+    }
+    Ok(Some(Hashed { content: body, stat, learnt: Some((content, now)) }))
+}
+
+/// Reads a file that may equal a blob, and says whether it does. Nearly all files of a repository do: those of the expected
+/// length are hashed as git does, and cut only if they differ.
+fn read(
+    file: &mut File,
+    path: &Path,
+    expected: Option<(&Oid, u64)>,
+    size: u64,
+    chunker: &mut Chunker,
+) -> Result<(FileContent, bool), ReadError> {
+    let Some((oid, expected_size)) = expected else { return Ok((chunker.read(file, path, Want::Chunks)?, false)) };
+    if size == expected_size {
+        let content = chunker.read(file, path, Want::Blob)?;
+        if content.blob.as_ref() == Some(oid) {
+            return Ok((content, true));
+        }
+        file.seek(SeekFrom::Start(0)).map_err(|error| ReadError::of(path, &error))?;
+    }
+    let content = chunker.read(file, path, Want::Both)?;
+    let same = content.blob.as_ref() == Some(oid);
+    Ok((content, same))
+}
+
+fn expected_blob<'a>(found: &Found, repository: Option<&'a Repository>) -> Option<(&'a Oid, u64)> {
+    let Class::Tracked(at) = found.class else { return None };
+    let repository = repository.filter(|repository| repository.objects == ObjectFormat::Sha1)?;
+    let entry = repository.index.get(at as usize)?;
+    let size = repository.index_sizes.get(at as usize).copied().unwrap_or(0);
+    let regular = entry.mode & 0o170_000 == 0o100_000 && entry.marks & INTENT_TO_ADD == 0;
+    regular.then_some((&entry.oid, u64::from(size)))
+}
+
+fn recall(known: &Known, expected: Option<(&Oid, u64)>) -> Option<Content> {
+    match (expected, &known.blob, &known.chunks) {
+        (Some((oid, _)), Some(blob), _) if blob == oid => Some(Content::Blob(blob.clone())),
+        (Some(_), None, _) => None,
+        (_, _, Some(chunks)) => Some(Content::Chunks(chunks.clone())),
+        (_, _, None) => None,
+    }
+}
+
+fn read_link(root: &OwnedFd, path: &[u8]) -> io::Result<Vec<u8>> {
+    let (above, name) = parent_of(root, path)?;
+    Ok(rustix::fs::readlinkat(above, name, Vec::new())?.into_bytes())
+}
+
+fn tree_entries(survey: &Survey, contents: Vec<Option<Hashed>>) -> Vec<Entry> {
+    let directories = survey.directories.iter().map(|(path, mode)| (path, Body::Directory { mode: *mode }));
+    let files = survey.files.iter().zip(contents).filter_map(|(found, hashed)| Some((&found.path, body(hashed?))));
+    let all = directories.chain(files);
+    // Every path was parsed when it was found.
+    let mut entries: Vec<_> =
+        all.filter_map(|(path, body)| Some(Entry { place: Place::Tree, path: RelPath::parse(path).ok()?, body })).collect();
+    entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    entries
+}
+
+fn body(hashed: Hashed) -> Body {
+    let (mode, mtime, size) = (hashed.stat.permissions(), hashed.stat.mtime, hashed.stat.size);
+    match hashed.content {
+        Content::Link(target) => Body::Symlink { target },
+        Content::Blob(oid) => Body::GitBlob { mode, mtime, size, oid },
+        Content::Chunks(chunks) => Body::File { mode, mtime, size, chunks },
+    }
+}
+
+fn git_entries(
+    tree: &Tree,
+    repository: &Repository,
+    options: &CaptureOptions<'_>,
+    cache: &mut StatCache,
+    parts: &mut Parts,
+) -> Result<(), CaptureError> {
+    let (staged, staged_count) = pack::staged(repository)?;
+    let packs = pack::packs(repository, options.have, options.scratch, cache, &staged)?;
+    let subdirectory = RelPath::parse(tree.subdirectory.as_os_str().as_bytes()).ok();
+    let state = repository.state(subdirectory);
+    parts.git = GitFacts {
+        staged: staged_count,
+        pack_bytes: packs.iter().map(|pack| pack.stat.size).sum(),
+        unpushed: inventory::unpushed(repository, cache),
+        remotes: state.remotes.len() as u64,
+        upstreams: state.upstreams.len() as u64,
+    };
+    let mut records = vec![
+        record(INDEX, &index_to_bytes(repository.index.clone()), options.scratch)?,
+        record(STATE, &state.to_bytes(), options.scratch)?,
+    ];
+    for (number, made) in packs.into_iter().enumerate() {
+        let name = if number == 0 { PACK.to_owned() } else { format!("{PACK}-{number}") };
+        records.push((name, made.chunks, made.stat.size, options.scratch.join(made.file)));
+    }
+    records.sort_by(|a, b| a.0.cmp(&b.0));
+    for (name, chunks, size, file) in records {
+        let path = RelPath::parse(name.as_bytes()).map_err(|_| CaptureError::TooLarge(name))?;
+        let body = Body::File { mode: 0o600, mtime: Mtime { seconds: 0, nanos: 0 }, size, chunks };
+        parts.entries.push(Entry { place: Place::Git, path, body });
+        parts.files.push(file);
+    }
+    Ok(())
+}
+
+type Record = (String, Vec<ChunkRef>, u64, PathBuf);
+
+/// Writes a record under a name that changes with its content: what an earlier round sends stays readable.
+fn record(name: &str, bytes: &[u8], scratch: &Path) -> Result<Record, CaptureError> {
+    if bytes.len() as u64 > GIT_STATE_BYTES || bytes.is_empty() {
+        return Err(CaptureError::TooLarge(format!("the {name} of the repository")));
+    }
+    let path = scratch.join(format!("{name}-{}", Hash::of(bytes).short()));
+    let partial = path.with_extension("partial");
+    std::fs::write(&partial, bytes).map_err(|error| CaptureError::io(&partial, &error))?;
+    std::fs::rename(&partial, &path).map_err(|error| CaptureError::io(&path, &error))?;
+    Ok((name.to_owned(), chunk_bytes(bytes), bytes.len() as u64, path))
+}
+
+fn create_private(directory: &Path) -> Result<(), CaptureError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| CaptureError::io(directory, &error))
+}
+
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl From<SurveyError> for CaptureError {
+    fn from(error: SurveyError) -> Self {
+        match error {
+            SurveyError::Refused(refusal) => Self::Refused(refusal),
+            SurveyError::ExcludesTracked { path, pattern } => Self::ExcludesTracked { path, pattern },
+            SurveyError::Read(error) => Self::Read(error),
+        }
+    }
 }

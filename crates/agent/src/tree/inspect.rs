@@ -1,8 +1,19 @@
 //! Looks at a directory and refuses, before anything moves, what would not arrive whole.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use cede_wire::catalog::Oid;
 use cede_wire::handoff::RepositoryIdentity;
+use cede_wire::path::escape;
+
+use crate::materialize::beneath::{open_file, open_root};
+use super::git::Git;
+use super::globs::Globs;
+use super::repository::{Repository, refusal};
+use super::survey::{Selection, SurveyError, survey};
+use crate::chunk::shown;
+use crate::limits::{ATTRIBUTES_BYTES, HAVE_COMMITS};
 
 /// A directory that can be captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +33,7 @@ pub struct GitTree {
     pub identity: RepositoryIdentity,
     /// Commits at the tips of its branches, tags and remote-tracking references: what a destination may name as
     /// had. Sorted, bounded.
-    pub tips: Vec<cede_wire::catalog::Oid>,
+    pub tips: Vec<Oid>,
 }
 
 /// Why a directory cannot be handed over. Nothing was changed. Each text says what to do.
@@ -107,6 +118,199 @@ pub enum TreeRefusal {
 /// # Errors
 /// [`TreeRefusal`]; nothing was changed.
 pub fn inspect(directory: &Path) -> Result<Tree, TreeRefusal> {
-    let _ = directory;
-    Err(TreeRefusal::Shallow)
+    let (tree, repository) = open(directory)?;
+    let selection = Selection {
+        include_ignored: Globs::none(),
+        exclude: Globs::none(),
+        untracked: true,
+        also: None,
+        count_ignored: false,
+    };
+    survey(&tree, repository.as_ref(), &selection).map_err(as_refusal)?;
+    Ok(tree)
+}
+
+/// Finds the tree that a directory belongs to and reads its repository; all checks but those of the walk.
+pub(crate) fn open(directory: &Path) -> Result<(Tree, Option<Repository>), TreeRefusal> {
+    let directory = std::fs::canonicalize(directory).map_err(|error| not_accessible(directory, &error.to_string()))?;
+    std::fs::read_dir(&directory).map_err(|error| not_accessible(&directory, &error.to_string()))?;
+    refuse_broad(&directory)?;
+    if is_git_directory(&directory) || directory.components().any(|part| part.as_os_str() == ".git") {
+        return Err(TreeRefusal::Bare(shown(&directory)));
+    }
+    let above = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok());
+    let Some(root) = above.filter(|root| *root == directory || !is_foreign(root, &directory)) else {
+        return Ok((Tree { root: directory, subdirectory: PathBuf::new(), git: None }, None));
+    };
+    let (git, repository) = open_repository(root)?;
+    let subdirectory = directory.strip_prefix(root).unwrap_or(Path::new("")).to_path_buf();
+    Ok((Tree { root: root.to_path_buf(), subdirectory, git: Some(git) }, Some(repository)))
+}
+
+fn open_repository(root: &Path) -> Result<(GitTree, Repository), TreeRefusal> {
+    let directory = root.join(".git");
+    if !directory.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(TreeRefusal::LinkedWorktree(shown(root)));
+    }
+    refuse_broad(root)?;
+    check_version()?;
+    check_discovery(root)?;
+    let repository = reopen(root)?;
+    let identity = RepositoryIdentity {
+        roots: repository.roots()?,
+        remote: repository.origin(),
+        head: repository.head_oid.clone(),
+    };
+    let mut tips: Vec<_> = repository.references.iter().map(|reference| reference.oid.clone()).collect();
+    tips.extend(repository.head_oid.clone());
+    tips.sort_unstable();
+    tips.dedup();
+    tips.truncate(HAVE_COMMITS);
+    Ok((GitTree { identity, tips }, repository))
+}
+
+/// Reads a repository that was inspected before, and checks again what can change.
+pub(crate) fn reopen(root: &Path) -> Result<Repository, TreeRefusal> {
+    check_files(&root.join(".git"))?;
+    let repository = Repository::read(root)?;
+    check_settings(&repository)?;
+    check_references(&repository)?;
+    check_attributes(root, &repository)?;
+    Ok(repository)
+}
+
+/// The root, or a home directory: never meant as a whole.
+fn refuse_broad(directory: &Path) -> Result<(), TreeRefusal> {
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    let broad = directory.parent().is_none() || home.is_some_and(|home| home == directory);
+    if broad { Err(TreeRefusal::TooBroad(shown(directory))) } else { Ok(()) }
+}
+
+/// True if the directory lies in the repository only by accident: a home directory under version control that ignores it.
+fn is_foreign(root: &Path, directory: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(below) = directory.strip_prefix(root) else { return false };
+    let input = [b"./", below.as_os_str().as_bytes(), b"\0"].concat();
+    let answer = Git::discover(root).ask(&["check-ignore", "-z", "--stdin"], &input);
+    answer.is_ok_and(|answer| answer.code == Some(0))
+}
+
+fn is_git_directory(directory: &Path) -> bool {
+    ["HEAD", "objects", "refs"].iter().all(|name| directory.join(name).exists())
+}
+
+fn check_version() -> Result<(), TreeRefusal> {
+    let answer = Git::discover(Path::new("/")).run(&["version"]).map_err(refusal)?;
+    let text = String::from_utf8_lossy(&answer).trim().to_owned();
+    let mut numbers = text.split_whitespace().nth(2).unwrap_or_default().split('.').map(|n| n.parse().unwrap_or(0));
+    let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found >= (2, 30) { Ok(()) } else { Err(TreeRefusal::GitMissing(text)) }
+}
+
+/// Lets git find the repository by itself: it refuses one that another user owns.
+fn check_discovery(root: &Path) -> Result<(), TreeRefusal> {
+    let arguments = ["rev-parse", "--show-toplevel", "--is-bare-repository"];
+    let answer = Git::discover(root).ask(&arguments, &[]).map_err(refusal)?;
+    if answer.error.contains("must be run in a work tree") {
+        return Err(TreeRefusal::Bare(shown(root)));
+    }
+    if answer.code != Some(0) {
+        return Err(not_accessible(root, &answer.error));
+    }
+    use std::os::unix::ffi::OsStrExt;
+    match super::repository::lines(&answer.output).next() {
+        Some(top) if top == root.as_os_str().as_bytes() => Ok(()),
+        _ => Err(TreeRefusal::SeparateWorkTree),
+    }
+}
+
+/// What stands in `.git` of an operation that has not ended.
+const IN_PROGRESS: [(&str, &str, &str); 7] = [
+    ("MERGE_HEAD", "merge", "--abort"),
+    ("rebase-merge", "rebase", "--abort"),
+    ("rebase-apply", "rebase", "--abort"),
+    ("CHERRY_PICK_HEAD", "cherry-pick", "--abort"),
+    ("REVERT_HEAD", "revert", "--abort"),
+    ("sequencer", "cherry-pick", "--quit"),
+    ("BISECT_LOG", "bisect", "reset"),
+];
+
+fn check_files(git: &Path) -> Result<(), TreeRefusal> {
+    let has = |name: &str| git.join(name).exists();
+    if has("shallow") {
+        return Err(TreeRefusal::Shallow);
+    }
+    if let Some((_, operation, stop)) = IN_PROGRESS.iter().find(|(name, ..)| has(name)) {
+        return Err(TreeRefusal::InProgress { operation, stop });
+    }
+    if has("info/grafts") {
+        return Err(TreeRefusal::Replaced("grafts".to_owned()));
+    }
+    let mut packs = std::fs::read_dir(git.join("objects/pack")).into_iter().flatten().flatten();
+    if packs.any(|pack| pack.path().extension().is_some_and(|extension| extension == "promisor")) {
+        return Err(TreeRefusal::PartialClone);
+    }
+    let mut objects = std::fs::read_dir(git.join("lfs/objects")).into_iter().flatten().flatten();
+    if objects.next().is_some() {
+        return Err(TreeRefusal::Lfs(".git/lfs/objects".to_owned()));
+    }
+    Ok(())
+}
+
+fn check_settings(repository: &Repository) -> Result<(), TreeRefusal> {
+    if repository.is_on("core.bare") == Some(true) {
+        return Err(TreeRefusal::Bare(".git".to_owned()));
+    }
+    if repository.setting("core.worktree").is_some() {
+        return Err(TreeRefusal::SeparateWorkTree);
+    }
+    if repository.is_on("core.sparsecheckout") == Some(true) {
+        return Err(TreeRefusal::Sparse);
+    }
+    let promised = |key: &str| key == "extensions.partialclone" || (key.starts_with("remote.") && key.ends_with(".promisor"));
+    if repository.settings.iter().any(|(key, _)| promised(key)) {
+        return Err(TreeRefusal::PartialClone);
+    }
+    Ok(())
+}
+
+fn check_references(repository: &Repository) -> Result<(), TreeRefusal> {
+    let replaced = repository.other_references.iter().find(|name| name.starts_with(b"refs/replace/"));
+    replaced.map_or(Ok(()), |name| Err(TreeRefusal::Replaced(escape(name))))
+}
+
+/// Searches the attributes that are in force for filters that keep content elsewhere.
+fn check_attributes(root: &Path, repository: &Repository) -> Result<(), TreeRefusal> {
+    let tracked = repository.index.iter().map(|entry| entry.path.as_slice());
+    let names = tracked.filter(|path| *path == b".gitattributes" || path.ends_with(b"/.gitattributes"));
+    let top = open_root(root).map_err(|error| not_accessible(root, &error.to_string()))?;
+    for name in names.chain([&b".git/info/attributes"[..]]) {
+        let Ok(file) = open_file(&top, name) else { continue };
+        let mut text = Vec::new();
+        let _ = file.take(ATTRIBUTES_BYTES).read_to_end(&mut text);
+        if let Some(line) = lines_with(&text, "filter=lfs") {
+            return Err(TreeRefusal::Lfs(format!("{}: {line}", escape(name))));
+        }
+        if let Some(line) = lines_with(&text, "filter=git-crypt") {
+            return Err(TreeRefusal::Encrypted(format!("{}: {line}", escape(name))));
+        }
+    }
+    Ok(())
+}
+
+fn lines_with(text: &[u8], word: &str) -> Option<String> {
+    let mut lines = super::repository::lines(text).map(escape).filter(|line| !line.trim_start().starts_with('#'));
+    lines.find(|line| line.split_whitespace().any(|part| part == word))
+}
+
+fn not_accessible(path: &Path, reason: &str) -> TreeRefusal {
+    TreeRefusal::NotAccessible { path: shown(path), reason: reason.to_owned() }
+}
+
+fn as_refusal(error: SurveyError) -> TreeRefusal {
+    match error {
+        SurveyError::Refused(refusal) => refusal,
+        SurveyError::Read(error) => TreeRefusal::NotAccessible { path: ".".to_owned(), reason: error.to_string() },
+        SurveyError::ExcludesTracked { path, .. } => TreeRefusal::Name(path),
+    }
 }

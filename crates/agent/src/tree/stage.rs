@@ -1,22 +1,31 @@
 //! Writes a payload beside its target, verified and durable, and touches nothing else.
 
+mod in_place;
+
+pub(crate) use in_place::stat_below;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cede_wire::catalog::Entry;
+use cede_wire::catalog::{Body, Entry, Place};
 use cede_wire::id::ChunkId;
+use cede_wire::limits::CATALOG_ENTRIES;
+use cede_wire::path::escape;
 
-use super::{Baseline, CompareError};
-use crate::chunk::StatCache;
-
-/// Where the content of a payload is read: the chunk store of the destination.
-pub trait ReadChunk: Sync {
-    /// Reads a chunk. `into` is cleared first.
-    ///
-    /// # Errors
-    /// What the store says; the stage is given up.
-    fn read(&self, id: &ChunkId, into: &mut Vec<u8>) -> io::Result<()>;
-}
+use super::git::Git;
+use super::globs::prefixes;
+use super::plan::{Kind, Plan, TREE};
+use super::restore::{self, Records};
+use super::survey::USUAL_DIRECTORY_MODE;
+use super::write::{Content, Job, write_all};
+use super::{Baseline, Capture, CaptureError, CompareError, Tree, inspect};
+use crate::chunk::{StatCache, shown};
+use crate::limits::{FREE_BYTES_LEFT, FREE_NAMES};
+use crate::materialize::{ReadChunk, Writer};
 
 /// What to stage, and where.
 pub struct StageRequest<'a> {
@@ -60,8 +69,8 @@ pub enum StageError {
         differences: Vec<String>,
     },
     /// The target exists and could not be compared.
-    #[error("cannot compare the target: {0}")]
-    Compare(CompareError),
+    #[error("cannot compare the target")]
+    Compare(#[source] CompareError),
     /// The payload breaks a rule; it is refused as a whole.
     #[error("the payload is refused: {0}")]
     Hostile(String),
@@ -102,11 +111,170 @@ pub enum StageError {
 /// # Errors
 /// [`StageError`]; the target is untouched.
 pub fn stage(request: &StageRequest<'_>) -> Result<Staged, StageError> {
-    let _ = request;
-    Err(StageError::Hostile(String::new()))
+    check(request.entries)?;
+    super::discard(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
+    let writer = Writer::create(request.staging)?;
+    check_room(request, &writer)?;
+    let records = restore::records(request.entries, request.chunks)?;
+    let tree: Vec<&Entry> = request.entries.iter().filter(|entry| entry.place == Place::Tree).collect();
+    let (kind, changes) = match current(request)? {
+        None => (stage_new(request, &tree, records.as_ref())?, tree.len() as u64),
+        Some(current) => in_place::stage(request, &tree, records.as_ref(), &current, &writer)?,
+    };
+    let subdirectory = records.and_then(|records| records.state.subdirectory);
+    let plan = Plan {
+        target: request.target.to_path_buf(),
+        subdirectory: subdirectory.map(|path| PathBuf::from(OsStr::from_bytes(path.as_bytes()))).unwrap_or_default(),
+        kind,
+    };
+    plan.write(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
+    writer.sync()?;
+    let in_place = matches!(plan.kind, Kind::InPlace(_));
+    Ok(Staged { in_place, directory: plan.target.join(&plan.subdirectory), changes })
 }
 
 /// The first of `preferred`, `preferred-2`, `preferred-3`, … that does not exist.
 pub fn free_target(preferred: &Path) -> PathBuf {
-    preferred.to_path_buf()
+    let free = |path: &Path| path.symlink_metadata().is_err();
+    let numbered = |number: u32| {
+        let mut name = preferred.as_os_str().to_owned();
+        name.push(format!("-{number}"));
+        PathBuf::from(name)
+    };
+    let all = std::iter::once(preferred.to_path_buf()).chain((2..FREE_NAMES).map(numbered));
+    all.into_iter().find(|path| free(path)).unwrap_or_else(|| numbered(FREE_NAMES))
+}
+
+/// The rules of a catalog again: a stage does not depend on who decoded it.
+fn check(entries: &[Entry]) -> Result<(), StageError> {
+    let ordered = entries.windows(2).all(|pair| match pair {
+        [a, b] => (a.place, &a.path) < (b.place, &b.path),
+        _ => true,
+    });
+    if !ordered || entries.len() > CATALOG_ENTRIES {
+        return Err(StageError::Hostile("the entries are not in order, or too many".to_owned()));
+    }
+    for entry in entries {
+        if let Some(above) = prefixes(entry.path.as_bytes()).find(|above| is_leaf(entries, entry, above)) {
+            return Err(StageError::Hostile(format!("{} lies below {}, which is no directory", entry.path.shown(), escape(above))));
+        }
+        if let Body::File { size, chunks, .. } = &entry.body
+            && chunks.iter().try_fold(0_u64, |sum, chunk| sum.checked_add(u64::from(chunk.length))) != Some(*size)
+        {
+            return Err(StageError::Hostile(format!("the size of {}", entry.path.shown())));
+        }
+    }
+    Ok(())
+}
+
+fn is_leaf(entries: &[Entry], entry: &Entry, above: &[u8]) -> bool {
+    if above.len() == entry.path.as_bytes().len() {
+        return false;
+    }
+    let found = entries.binary_search_by(|other| (other.place, other.path.as_bytes()).cmp(&(entry.place, above)));
+    found.ok().and_then(|at| entries.get(at)).is_some_and(|other| !matches!(other.body, Body::Directory { .. }))
+}
+
+fn check_room(request: &StageRequest<'_>, writer: &Writer) -> Result<(), StageError> {
+    let size = |entry: &Entry| match &entry.body {
+        Body::File { size, .. } | Body::GitBlob { size, .. } => *size,
+        Body::Symlink { .. } | Body::Directory { .. } => 0,
+    };
+    let needed = request.entries.iter().map(size).fold(FREE_BYTES_LEFT, u64::saturating_add);
+    let stat = rustix::fs::fstatvfs(writer).map_err(|error| StageError::io(request.staging, &error.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if needed > free {
+        return Err(StageError::NoSpace { needed, free });
+    }
+    let above = request.target.ancestors().find_map(|above| above.metadata().ok());
+    let here = request.staging.metadata().ok();
+    match (above, here) {
+        (Some(above), Some(here)) if above.dev() == here.dev() => Ok(()),
+        _ => Err(StageError::OtherFileSystem(shown(request.staging))),
+    }
+}
+
+/// What stands at the target: nothing, or the state that the baseline knows.
+fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
+    let differs = |differences| StageError::TargetDiffers { target: shown(request.target), differences };
+    let Ok(metadata) = request.target.symlink_metadata() else { return Ok(None) };
+    if metadata.is_dir() && std::fs::read_dir(request.target).is_ok_and(|mut names| names.next().is_none()) {
+        return Ok(None);
+    }
+    let Some(baseline) = request.baseline else {
+        return Err(differs(vec!["it exists, and no earlier handoff of this session is known".to_owned()]));
+    };
+    let tree = inspect::open(request.target).map_err(|refusal| differs(vec![refusal.to_string()]))?.0;
+    if std::fs::canonicalize(request.target).ok().as_ref() != Some(&tree.root) {
+        return Err(differs(vec!["it lies inside another repository".to_owned()]));
+    }
+    let scratch = request.staging.join("compare");
+    let mut cache = request.cache.clone();
+    match super::baseline::recapture(&tree, baseline, &scratch, &mut cache) {
+        Ok(capture) => Ok(Some(Current { tree, capture })),
+        Err(CompareError::Differs(paths)) => Err(differs(paths)),
+        Err(CompareError::Capture(CaptureError::Refused(refusal))) => Err(differs(vec![refusal.to_string()])),
+        Err(error) => Err(StageError::Compare(error)),
+    }
+}
+
+/// The target as it is.
+pub(crate) struct Current {
+    pub(crate) tree: Tree,
+    pub(crate) capture: Capture,
+}
+
+fn stage_new(request: &StageRequest<'_>, tree: &[&Entry], records: Option<&Records>) -> Result<Kind, StageError> {
+    let root = request.staging.join(TREE);
+    let writer = Writer::create(&root)?;
+    let git = records.map(|records| repository(&root, records, request)).transpose()?;
+    let mut made = BTreeSet::new();
+    writer.directories(tree.iter().filter_map(|entry| directory_of(entry)), &mut made)?;
+    let jobs: Vec<_> = tree.iter().map(|entry| Job { name: entry.path.as_bytes().to_vec(), body: &entry.body }).collect();
+    write_all(&writer, &jobs, Content { chunks: request.chunks, git: git.as_ref() })?;
+    let modes = directory_modes(tree);
+    for path in made.iter().rev() {
+        writer.directory_mode(path, modes.get(path.as_slice()).copied().unwrap_or(USUAL_DIRECTORY_MODE))?;
+    }
+    if let (Some(git), Some(records)) = (&git, records) {
+        let entries: Vec<_> = records.index.iter().collect();
+        restore::index(git, &entries, &[], &request.staging.join("promised"))?;
+        restore::refresh(git)?;
+    }
+    std::fs::set_permissions(&root, PermissionsExt::from_mode(USUAL_DIRECTORY_MODE))
+        .map_err(|error| StageError::io(&root, &error))?;
+    Ok(Kind::New)
+}
+
+fn repository(root: &Path, records: &Records, request: &StageRequest<'_>) -> Result<Git, StageError> {
+    let git = restore::create(root, records.state.objects)?;
+    if let Some(clone) = request.local_clone {
+        restore::borrow_objects(clone, root)?;
+    }
+    restore::index_packs(&git, records, request.chunks)?;
+    restore::configure(root, &records.state)?;
+    restore::references(&git, &records.state)?;
+    Ok(git)
+}
+
+/// The directory that must exist for an entry.
+pub(crate) fn directory_of(entry: &Entry) -> Option<&[u8]> {
+    match entry.body {
+        Body::Directory { .. } => Some(entry.path.as_bytes()),
+        Body::File { .. } | Body::GitBlob { .. } | Body::Symlink { .. } => restore::parent(entry.path.as_bytes()),
+    }
+}
+
+pub(crate) fn directory_modes<'a>(tree: &[&'a Entry]) -> BTreeMap<&'a [u8], u32> {
+    let modes = tree.iter().filter_map(|entry| match entry.body {
+        Body::Directory { mode } => Some((entry.path.as_bytes(), mode)),
+        Body::File { .. } | Body::GitBlob { .. } | Body::Symlink { .. } => None,
+    });
+    modes.collect()
+}
+
+impl StageError {
+    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        Self::Io { path: shown(path), kind: error.kind() }
+    }
 }
