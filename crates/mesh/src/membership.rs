@@ -230,12 +230,16 @@ impl MembershipLog {
         self.entries.last().map_or(Hash::of(&[]), Signed::hash)
     }
 
+    fn held(&self, index: u64) -> Option<&Signed<MemberEntry>> {
+        usize::try_from(index).ok().and_then(|index| self.entries.get(index))
+    }
+
     fn take(&mut self, signed: &Signed<MemberEntry>) -> Result<(), LogError> {
-        if self.entries.contains(signed) {
-            return Ok(());
-        }
         let index = self.length();
         let entry = verify(signed).map_err(|error| LogError::Forged { index, error })?;
+        if self.held(entry.index).is_some_and(|held| held.bytes() == signed.bytes()) {
+            return Ok(());
+        }
         if entry.index == 0 && matches!(entry.change, MemberChange::Genesis { .. }) {
             return Err(LogError::ForeignMesh { theirs: MeshId::new(*signed.hash().as_bytes()) });
         }
@@ -254,8 +258,7 @@ impl MembershipLog {
     /// The entry is the next one and names the last one. Anything else that the administrator signed is a fork or a gap.
     fn follows(&self, entry: &MemberEntry, theirs: Hash) -> Result<(), LogError> {
         let expected = self.length();
-        let held = usize::try_from(entry.index).ok().and_then(|index| self.entries.get(index));
-        if let Some(held) = held {
+        if let Some(held) = self.held(entry.index) {
             return Err(LogError::Fork { index: entry.index, ours: held.hash(), theirs });
         }
         if entry.index != expected {
