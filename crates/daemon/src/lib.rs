@@ -1,1 +1,43 @@
-//! The meeting place: clock, event loop, wiring, lifecycle.
+//! The meeting place: clock, event loop, wiring, lifecycle. It decides nothing that another crate decides.
+//!
+//! One task owns the deciders (custody, membership, pairing) and drains them in order; nothing leaves after a
+//! `Persist` before that batch is durable. Hands work elsewhere: links in tasks of their own, files and agents on
+//! blocking threads. They come back as inputs.
+//!
+//! ```text
+//!   control socket ─┐                      ┌─ journal (durable before anything below)
+//!   links ──────────┼─► inputs ─► actor ───┼─ links
+//!   hands ──────────┘   (one at a time)    └─ hands: capture, fence, send, receive, install
+//! ```
+
+mod activation;
+mod actor;
+mod approvals;
+mod arriving;
+mod base;
+mod clock;
+mod commands;
+mod context;
+mod control;
+mod doctor;
+mod leaving;
+mod limits;
+mod moves;
+mod offering;
+mod options;
+mod pairing;
+mod payload;
+mod peers;
+mod receiving;
+mod run;
+mod sending;
+mod sessions;
+mod status;
+mod take;
+
+pub use actor::LoopError;
+pub use cede_agent::adapter::{Surroundings, recorded};
+pub use clock::NoRandomness;
+pub use control::SocketError;
+pub use options::Options;
+pub use run::{RunError, run};

@@ -1,0 +1,235 @@
+//! The one task that owns the deciders: takes an input, lets them decide, drains them in order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cede_core::custodian::Custodian;
+use cede_core::output::{Event, Output};
+use cede_store::journal::{CommitError, Journal};
+use cede_wire::id::{ApprovalId, DeviceId, SessionId};
+use cede_wire::message::{ListedSession, PeerMessage};
+use cede_wire::record::{PeerPolicy, PlacedSession, Record};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::approvals::Approval;
+use crate::arriving::Arriving;
+use crate::context::Context;
+use crate::leaving::Leaving;
+use crate::moves::Moves;
+use crate::pairing::{PairStep, Pairing};
+use crate::peers::Peers;
+use crate::take::Takes;
+
+/// What the world tells the actor.
+pub(crate) enum Input {
+    /// A peer said something.
+    Peer(DeviceId, Box<PeerMessage>),
+    /// A link stands.
+    LinkUp(cede_carrier::link::Link),
+    /// A link is gone; the number says which one.
+    LinkDown(DeviceId, u64),
+    /// Hands and people ask.
+    Call(Box<dyn FnOnce(&mut Actor) + Send>),
+    /// Stop now.
+    Stop,
+}
+
+/// Everything the daemon knows, in one place.
+pub(crate) struct Actor {
+    pub(crate) context: Context,
+    pub(crate) custodian: Custodian,
+    pub(crate) journal: Journal,
+    pub(crate) read_only: bool,
+    pub(crate) name: String,
+    pub(crate) peers: Peers,
+    pub(crate) pairing: Pairing,
+    pub(crate) placed: BTreeMap<SessionId, PlacedSession>,
+    pub(crate) policies: BTreeMap<DeviceId, PeerPolicy>,
+    pub(crate) moves: Moves,
+    pub(crate) leaving: BTreeMap<SessionId, Leaving>,
+    pub(crate) arriving: BTreeMap<SessionId, Arriving>,
+    pub(crate) approvals: BTreeMap<ApprovalId, Approval>,
+    pub(crate) takes: Takes,
+    pub(crate) listings: Vec<(DeviceId, oneshot::Sender<Vec<ListedSession>>)>,
+    pub(crate) pending: VecDeque<Vec<Record>>,
+}
+
+/// Why the daemon ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoopError {
+    /// The journal took nothing more: nothing after it was sent.
+    #[error("the journal failed, so nothing more is done")]
+    Journal(#[source] CommitError),
+}
+
+impl Actor {
+    /// Takes inputs until it is told to stop.
+    pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> Result<(), LoopError> {
+        self.drain().await?;
+        self.lift_stale_fences();
+        loop {
+            let due = self.custodian.poll_timeout().map(|(at, _)| self.context.clock.instant(at));
+            let input = tokio::select! {
+                input = inputs.recv() => input,
+                () = sleep_until(due) => {
+                    self.custodian.handle_timeout(self.context.clock.now());
+                    self.drain().await?;
+                    continue;
+                }
+            };
+            match input {
+                None | Some(Input::Stop) => return Ok(()),
+                Some(input) => self.handle(input),
+            }
+            self.drain().await?;
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        match input {
+            Input::Peer(from, message) => self.handle_peer(from, *message),
+            Input::LinkUp(link) => self.link_up(link),
+            Input::LinkDown(device, number) => self.link_down(device, number),
+            Input::Call(call) => call(self),
+            Input::Stop => {}
+        }
+    }
+
+    fn handle_peer(&mut self, from: DeviceId, message: PeerMessage) {
+        if !self.peers.is_member(from) {
+            return;
+        }
+        match message {
+            PeerMessage::Hello(_) => {}
+            PeerMessage::Members(entries) => self.handle_members(from, &entries),
+            PeerMessage::Need { handoff, round, of, bitmap } => {
+                let need = PeerMessage::Need { handoff, round, of, bitmap: Vec::new() };
+                self.custodian.handle_message(from, &need, self.context.clock.now());
+                self.leaving_need(from, handoff, round, of, bitmap);
+            }
+            PeerMessage::Take { request, session, wait, carry_only } => {
+                self.handle_take(from, request, session, wait, carry_only);
+            }
+            PeerMessage::TakeAnswer { request, answer } => {
+                self.takes.answer(from, request, answer);
+                self.end_refused_takes();
+            }
+            PeerMessage::SessionsQuery => self.answer_listing(from),
+            PeerMessage::Sessions(listed) => self.handle_listing(from, listed),
+            message @ (PeerMessage::Offer { .. }
+            | PeerMessage::Accept(_)
+            | PeerMessage::Refuse { .. }
+            | PeerMessage::Manifest(_)
+            | PeerMessage::RoundComplete { .. }
+            | PeerMessage::CommitAck(_)
+            | PeerMessage::Release { .. }
+            | PeerMessage::Activated(_)
+            | PeerMessage::Abort { .. }
+            | PeerMessage::Status { .. }
+            | PeerMessage::StatusAnswer { .. }
+            | PeerMessage::ReleaseQuery { .. }
+            | PeerMessage::Refetch(_)) => self.custody_message(from, &message),
+        }
+    }
+
+    fn custody_message(&mut self, from: DeviceId, message: &PeerMessage) {
+        if self.read_only {
+            return;
+        }
+        if let PeerMessage::Offer { offer, .. } = message
+            && !self.peers.may(from, cede_wire::member::Capability::Handoff)
+        {
+            self.refuse_unverified(from, offer);
+            return;
+        }
+        self.custodian.handle_message(from, message, self.context.clock.now());
+    }
+
+    /// Does what the deciders want, in their order. The shape of this loop is the contract of the core.
+    async fn drain(&mut self) -> Result<(), LoopError> {
+        self.commit_pending().await?;
+        while let Some(output) = self.custodian.poll() {
+            match output {
+                Output::Persist(batch) => self.commit(batch).await?,
+                Output::Send(to, message) => self.send(to, *message),
+                Output::Tell(event) => self.tell(event),
+                Output::Wake(..) => {}
+            }
+            self.commit_pending().await?;
+        }
+        while let Some(step) = self.drain_pairing() {
+            if let PairStep::Persist(batch) = step {
+                self.commit(batch).await?;
+            }
+            self.commit_pending().await?;
+        }
+        Ok(())
+    }
+
+    async fn commit_pending(&mut self) -> Result<(), LoopError> {
+        while let Some(batch) = self.pending.pop_front() {
+            self.commit(batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self, batch: Vec<Record>) -> Result<(), LoopError> {
+        let (done, durable) = oneshot::channel();
+        self.journal.submit(batch, move |result| {
+            // The loop waits for it, or the daemon is gone.
+            let _ = done.send(result);
+        });
+        match durable.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(LoopError::Journal(error)),
+            Err(_) => Err(LoopError::Journal(CommitError::Stopped)),
+        }
+    }
+
+    /// Makes facts durable before the next input is taken.
+    pub(crate) fn record(&mut self, record: Record) {
+        self.pending.push_back(vec![record]);
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::AskOperator(offer) => self.consider_offer(*offer),
+            Event::Withdrawn { handoff, refusal } => self.withdraw_question(handoff, refusal),
+            Event::Reaccept { session, .. } => self.reaccept(session),
+            Event::Fetch(manifest) => self.fetch(*manifest),
+            Event::Discard { session, handoff, refusal } => self.discard(session, handoff, refusal),
+            Event::Activate { session, handoff, source, .. } => self.activate(session, handoff, source),
+            Event::Refetch { session, handoff, source } => self.refetch(session, handoff, source),
+            Event::Accepted(accept) => self.leaving_accepted(*accept),
+            Event::RoundComplete { session, round, .. } => self.leaving_round_complete(session, round),
+            Event::Freeze { session, to, .. } => self.leaving_freeze(session, to),
+            Event::AckHeld { session, handoff } => self.leaving_ack_held(session, handoff),
+            Event::Released { session, to, .. } => self.leaving_released(session, to),
+            Event::StillOwner { session, handoff, refusal, detail } => {
+                self.leaving_over(session, handoff, refusal, detail);
+            }
+            Event::Retired { session, handoff } => self.leaving_retired(session, handoff),
+            Event::Resend(accept) => self.resend(*accept),
+            Event::Seized { session, by, .. } => {
+                tracing::warn!(session = %session.short(), by = %by.short(), "the session was seized by another device");
+            }
+            Event::PeerFault { device, what } => {
+                tracing::warn!(peer = %device.short(), what, "a peer broke a rule");
+                self.close_link(device, cede_carrier::closing::CloseReason::Protocol);
+            }
+        }
+    }
+
+    pub(crate) fn device_name(&self, device: DeviceId) -> String {
+        if device == self.context.local.device() {
+            return self.name.clone();
+        }
+        self.peers.name(device).unwrap_or_else(|| device.short())
+    }
+}
+
+async fn sleep_until(due: Option<std::time::Instant>) {
+    match due {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => core::future::pending().await,
+    }
+}

@@ -1,0 +1,395 @@
+//! What a person may ask of the daemon, one arm a command.
+
+use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
+use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::member::Member;
+use cede_wire::record::{PeerPolicy, Record};
+use cede_wire::refusal::Refusal;
+use cede_wire::session::{AgentKind, SessionInfo};
+
+use crate::actor::{Actor, Input};
+use crate::clock::random;
+use crate::context::Context;
+use crate::control::Replies;
+use crate::offering::{Order, failure, stopping};
+use crate::sessions::{self, Found};
+
+impl Actor {
+    pub(crate) fn command(&mut self, command: Command, replies: Replies) {
+        if self.read_only && changes(&command) {
+            let why = "the journal is damaged, so this device acts for no session";
+            replies.failed(failure(exit::FAILED, "nothing was done", why, "cede doctor"));
+            return;
+        }
+        match command {
+            Command::Status => self.ask_status(replies),
+            Command::Sessions { peers } => self.ask_sessions(peers, replies),
+            Command::Devices => {
+                let mut devices = vec![self.this_device()];
+                devices.extend(self.peers.members().iter().map(|member| self.device(member)));
+                replies.done(Answer::Devices { devices });
+            }
+            Command::Doctor => self.ask_doctor(replies),
+            Command::Pair => self.arm_pairing(replies),
+            Command::PairWith { words, address, name } => self.pair_with(words, address, name, replies),
+            Command::PairConfirm { accept } => replies.settle(self.confirm_pairing(accept)),
+            Command::Revoke { device } => replies.settle(self.revoke(&device)),
+            Command::Policy { device, policy } => replies.settle(self.policy(&device, policy)),
+            Command::Address { device, address } => replies.settle(self.set_address(&device, address)),
+            Command::To(request) => self.to(request, replies),
+            Command::Take { session, wait, carry_only } => self.ask_take(session, wait, carry_only, replies),
+            Command::Cancel { handoff } => replies.settle(self.cancel(&handoff)),
+            Command::Approvals => replies.done(Answer::Approvals { approvals: self.approval_summaries() }),
+            Command::Decide { approval, yes } => replies.settle(self.decide_approval(&approval, yes)),
+            Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
+            Command::Stop => self.stop(&replies),
+        }
+    }
+
+    fn ask_status(&self, replies: Replies) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let Ok(found) = context.block(sessions::discover).await else { return };
+            let listening = listening(&context);
+            let status = context.ask(move |actor| actor.status(&found, listening)).await;
+            replies.settle(status.map(|status| Answer::Status(Box::new(status))).map_err(stopping));
+        });
+    }
+
+    fn ask_sessions(&self, peers: bool, replies: Replies) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let Ok(found) = context.block(sessions::discover).await else { return };
+            let remote = if peers { sessions::peers_sessions(&context).await } else { Vec::new() };
+            let mut silent = found.silent.clone();
+            let Ok(mut all) = context.ask(move |actor| actor.summaries(&found)).await else { return };
+            for (_, name, listed) in remote {
+                match listed {
+                    Some(listed) => merge(&mut all, listed.into_iter().map(|one| sessions::remote(one, name.clone()))),
+                    None => silent.push(format!("{name} did not answer in time")),
+                }
+            }
+            replies.done(Answer::Sessions { sessions: all, silent });
+        });
+    }
+
+    fn ask_doctor(&self, replies: Replies) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let listening = listening(&context);
+            let Ok(mut checks) = context.ask(move |actor| actor.own_checks(&listening)).await else { return };
+            let Ok(outside) = context.block(crate::doctor::outside).await else { return };
+            checks.extend(outside);
+            replies.done(Answer::Doctor { checks });
+        });
+    }
+
+    /// The member that a text means: its name, or a prefix of its id.
+    pub(crate) fn find_member(&self, text: &str) -> Result<Member, Failure> {
+        let members = self.peers.members();
+        if let Some(exact) = members.iter().find(|member| member.name == text) {
+            return Ok(exact.clone());
+        }
+        let fits = |member: &&Member| {
+            !text.is_empty() && (member.name.starts_with(text) || member.device().to_string().starts_with(text))
+        };
+        let fitting: Vec<&Member> = members.iter().filter(fits).collect();
+        match fitting.as_slice() {
+            [one] => Ok((*one).clone()),
+            [] => {
+                let known: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+                let (why, cure) = if known.is_empty() {
+                    ("this device is paired with none".to_owned(), "cede pair")
+                } else {
+                    (format!("no device is called {text}; known: {}", known.join(", ")), "cede devices")
+                };
+                Err(failure(exit::USAGE, "no device is meant", &why, cure))
+            }
+            _ => {
+                let why = format!("several devices begin with {text}");
+                Err(failure(exit::USAGE, "it is not clear which device is meant", &why, "cede devices"))
+            }
+        }
+    }
+
+    fn revoke(&mut self, text: &str) -> Result<Answer, Failure> {
+        let member = self.find_member(text)?;
+        let device = member.device();
+        let me = self.context.local.clone();
+        let administrator = self.is_administrator(me.device());
+        if administrator && let Some(log) = &mut self.peers.log {
+            let entry = log.remove(&me, device);
+            let entry = entry
+                .map_err(|error| failure(exit::FAILED, "nobody was removed", &error.to_string(), "cede devices"))?;
+            self.record(Record::Member(entry));
+        } else {
+            self.peers.dropped.insert(device);
+            self.record(Record::PeerDropped { device });
+        }
+        self.members_changed();
+        self.context.endpoint.drop_peer(&member.key);
+        let text = if administrator {
+            format!(
+                "{} is removed from the mesh for good; the other devices hear of it with the next contact",
+                member.name
+            )
+        } else {
+            format!(
+                "{} is not served by this device any more; to remove it everywhere, type the same on the first device",
+                member.name
+            )
+        };
+        Ok(Answer::Said { text })
+    }
+
+    fn policy(&mut self, text: &str, policy: Option<PeerPolicy>) -> Result<Answer, Failure> {
+        let member = self.find_member(text)?;
+        let device = member.device();
+        if let Some(policy) = policy {
+            self.policies.insert(device, policy);
+            self.record(Record::PolicySet { device, policy });
+        }
+        let text = match self.policies.get(&device).copied().unwrap_or(PeerPolicy::Ask) {
+            PeerPolicy::Ask => format!("this device asks its operator when {} wants something", member.name),
+            PeerPolicy::Yes => format!("this device says yes to {} unattended", member.name),
+        };
+        Ok(Answer::Said { text })
+    }
+
+    fn set_address(&mut self, text: &str, address: String) -> Result<Answer, Failure> {
+        let member = self.find_member(text)?;
+        let device = member.device();
+        if address
+            .rsplit_once(':')
+            .and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()))
+            .is_none()
+        {
+            let why = format!("{address} is not HOST:PORT");
+            return Err(failure(
+                exit::USAGE,
+                "nothing was noted",
+                &why,
+                "cede devices address <device> 192.0.2.7:4455",
+            ));
+        }
+        self.peers.addresses.insert(device, address.clone());
+        self.record(Record::AddressSeen { device, address: address.clone() });
+        self.reach(device);
+        Ok(Answer::Said { text: format!("{} is looked for at {address}", member.name) })
+    }
+
+    fn to(&mut self, request: MoveRequest, replies: Replies) {
+        let member = match self.find_member(&request.device) {
+            Ok(member) => member,
+            Err(failed) => return replies.failed(failed),
+        };
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let Ok(found) = context.block(sessions::discover).await else { return };
+            context.tell(move |actor| actor.start_found(&member, request, &found, replies)).await;
+        });
+    }
+
+    fn start_found(&mut self, member: &Member, request: MoveRequest, found: &Found, replies: Replies) {
+        let picked = sessions::pick(&found.sessions, request.session.as_deref(), &request.directory);
+        let info = match picked {
+            Ok(info) => info,
+            Err(failed) => {
+                return replies.failed(self.maybe_elsewhere(request.session.as_deref(), &request.directory, failed));
+            }
+        };
+        if !self.is_here(info.key.id()) {
+            return replies.failed(self.elsewhere(info.key.id()));
+        }
+        let session = info.key.id();
+        let order =
+            Order { info, destination: member.device(), destination_name: member.name.clone(), request, take: None };
+        if !self.leaving.contains_key(&session) {
+            self.moves.watch(session, replies.watcher());
+        }
+        if let Err(failed) = self.start_leaving(order) {
+            replies.failed(failed);
+        }
+    }
+
+    /// A session that is not found here may be one that was: then its owner is named.
+    fn maybe_elsewhere(&self, text: Option<&str>, directory: &str, failed: Failure) -> Failure {
+        self.known(text, directory).map_or(failed, |session| self.elsewhere(session))
+    }
+
+    fn known(&self, text: Option<&str>, directory: &str) -> Option<SessionId> {
+        let fits = |placed: &&cede_wire::record::PlacedSession| match text {
+            Some(text) => {
+                !text.is_empty()
+                    && (placed.key.id().to_string().starts_with(text)
+                        || placed.key.native.as_str().starts_with(text)
+                        || placed.title == text)
+            }
+            None => sessions::path_of(&placed.directory) == std::path::Path::new(directory),
+        };
+        let mut fitting = self.placed.values().filter(fits);
+        let one = fitting.next()?.key.id();
+        fitting.next().is_none().then_some(one)
+    }
+
+    fn elsewhere(&self, session: SessionId) -> Failure {
+        let owner = self.in_charge(session);
+        let why = format!("the session is not in charge here; it is at {owner}");
+        Failure {
+            now_at: Some(owner),
+            refusal: Some(Refusal::NotOwner),
+            ..failure(exit::NOT_OWNER, "the session was not offered", &why, &format!("cede take {}", session.short()))
+        }
+    }
+
+    fn ask_take(&mut self, text: String, wait: bool, carry_only: bool, replies: Replies) {
+        if let Some(session) = self.known(Some(&text), "") {
+            return self.take_known(session, wait, carry_only, replies);
+        }
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let mut fitting = Vec::new();
+            for (device, _, listed) in sessions::peers_sessions(&context).await {
+                let listed = listed.unwrap_or_default();
+                let fits = listed
+                    .into_iter()
+                    .filter(|one| sessions::pick(std::slice::from_ref(&one.info), Some(&text), "").is_ok());
+                fitting.extend(fits.map(|one| (device, one.info.key.id())));
+            }
+            match fitting.as_slice() {
+                [(device, session)] => {
+                    let (device, session) = (*device, *session);
+                    context.tell(move |actor| actor.take(session, device, wait, carry_only, replies.watcher())).await;
+                }
+                [] => {
+                    let why = format!("no session called {text} is known here, and no connected device has one");
+                    replies.failed(failure(exit::USAGE, "no session is meant", &why, "cede ls"));
+                }
+                _ => replies.failed(failure(
+                    exit::USAGE,
+                    "it is not clear which session is meant",
+                    "several fit",
+                    "cede ls",
+                )),
+            }
+        });
+    }
+
+    fn take_known(&mut self, session: SessionId, wait: bool, carry_only: bool, replies: Replies) {
+        let owner = self.custodian.owner(session);
+        match owner {
+            Some(owner) if owner != self.context.local.device() => {
+                self.take(session, owner, wait, carry_only, replies.watcher());
+            }
+            Some(_) | None => replies.done(Answer::Said { text: format!("the session is {}", self.state_of(session)) }),
+        }
+    }
+
+    fn cancel(&mut self, text: &str) -> Result<Answer, Failure> {
+        let fits = |id: &SessionId| {
+            let handoff = self.custodian.leaving(*id).map(|source| source.offer().handoff.to_string());
+            !text.is_empty() && (id.to_string().starts_with(text) || handoff.is_some_and(|h| h.starts_with(text)))
+        };
+        let found = self.leaving.keys().copied().find(|id| fits(id));
+        let Some(session) = found else {
+            let why = "no move that could still be withdrawn fits";
+            return Err(failure(exit::FAILED, "nothing was cancelled", why, "cede status"));
+        };
+        if self.custodian.leaving(session).is_some() {
+            self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
+        } else if self.custodian.standing(session).is_none_or(|s| s == cede_core::custodian::Standing::InCharge) {
+            // It has not been offered yet: its task sees that nobody waits for it.
+            self.leaving.remove(&session);
+        } else {
+            let why = format!("the decision is made: {}", self.state_of(session));
+            return Err(failure(exit::NOT_OWNER, "nothing was cancelled", &why, "cede status"));
+        }
+        Ok(Answer::Said { text: format!("cancelled; the session is {}", self.state_of(session)) })
+    }
+
+    fn stop(&mut self, replies: &Replies) {
+        replies.done(Answer::Said { text: "the daemon stops".to_owned() });
+        let inputs = self.context.inputs.clone();
+        tokio::spawn(async move {
+            // The answer is on its way first.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let _ = inputs.send(Input::Stop).await;
+        });
+    }
+
+    pub(crate) fn connected(&self, device: DeviceId) -> bool {
+        self.peers.is_connected(device)
+    }
+}
+
+fn changes(command: &Command) -> bool {
+    match command {
+        Command::Status
+        | Command::Sessions { .. }
+        | Command::Devices
+        | Command::Doctor
+        | Command::Approvals
+        | Command::Stop => false,
+        Command::Pair
+        | Command::PairWith { .. }
+        | Command::PairConfirm { .. }
+        | Command::Revoke { .. }
+        | Command::Policy { .. }
+        | Command::Address { .. }
+        | Command::To(_)
+        | Command::Take { .. }
+        | Command::Cancel { .. }
+        | Command::Decide { .. }
+        | Command::Adopt { .. } => true,
+    }
+}
+
+pub(crate) fn listening(context: &Context) -> String {
+    context.endpoint.local_addr().map_or_else(|_| "nowhere".to_owned(), |address| address.to_string())
+}
+
+/// A session that this device lists already stays as this device sees it.
+fn merge(all: &mut Vec<SessionSummary>, remote: impl Iterator<Item = SessionSummary>) {
+    for session in remote {
+        match all.iter_mut().find(|known| known.id == session.id) {
+            Some(known) if !known.here && known.activity.is_none() => {
+                known.activity = session.activity;
+                known.turns = session.turns;
+                known.bytes = session.bytes;
+                known.version = session.version;
+                known.updated_unix_ms = session.updated_unix_ms;
+            }
+            Some(_) => {}
+            None => all.push(session),
+        }
+    }
+}
+
+/// Makes a plain directory a session.
+fn adopt(context: Context, directory: String, replies: Replies) {
+    tokio::spawn(async move {
+        let adopted = context.block(move |context| adopt_blocking(context, &directory)).await;
+        match adopted {
+            Ok(Ok(info)) => {
+                let summary = context.ask(move |actor| actor.summary(&info)).await;
+                replies.settle(summary.map(|summary| Answer::Adopted(Box::new(summary))).map_err(stopping));
+            }
+            Ok(Err(failed)) => replies.failed(failed),
+            Err(stops) => replies.failed(stopping(stops)),
+        }
+    });
+}
+
+fn adopt_blocking(context: &Context, directory: &str) -> Result<SessionInfo, Failure> {
+    let what = "the directory is no session";
+    let io = |error: std::io::Error| failure(exit::FAILED, what, &format!("{directory}: {error}"), "");
+    let directory = std::fs::canonicalize(directory).map_err(io)?;
+    let random = random().map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
+    let files = cede_agent::adapter::files::FilesAdapter::new(&context.surroundings);
+    let tree = cede_agent::tree::inspect(&directory);
+    tree.map_err(|error| crate::offering::not_captured(&error.into()))?;
+    let native =
+        files.adopt(&directory, random).map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
+    let key = cede_wire::session::SessionKey { agent: AgentKind::Files, native };
+    crate::offering::describe(context, &key).map_err(|error| crate::offering::not_captured(&error))
+}

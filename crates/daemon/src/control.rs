@@ -1,0 +1,153 @@
+//! The control socket: one question a connection, lines of answers, only for the person whose daemon it is.
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use cede_wire::control::{Answer, Failure, Reply, ReplyBody, Request, SCHEMA, exit};
+use cede_wire::limits::CONTROL_LINE_BYTES;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::context::Context;
+use crate::limits;
+use crate::offering::failure;
+
+/// Where the answers of one question go.
+#[derive(Clone)]
+pub(crate) struct Replies(mpsc::Sender<ReplyBody>);
+
+impl Replies {
+    pub(crate) fn say(&self, body: ReplyBody) {
+        // A client that went away hears nothing more; what it asked for goes on.
+        let _ = self.0.try_send(body);
+    }
+
+    pub(crate) fn done(&self, answer: Answer) {
+        self.say(ReplyBody::Done(answer));
+    }
+
+    pub(crate) fn failed(&self, failed: Failure) {
+        self.say(ReplyBody::Failed(failed));
+    }
+
+    pub(crate) fn settle(&self, result: Result<Answer, Failure>) {
+        match result {
+            Ok(answer) => self.done(answer),
+            Err(failed) => self.failed(failed),
+        }
+    }
+
+    pub(crate) fn watcher(&self) -> mpsc::Sender<ReplyBody> {
+        self.0.clone()
+    }
+}
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Something else is at the path.
+    #[error("{0} exists and is not a socket; move it away")]
+    NotASocket(String),
+    /// The system refused.
+    #[error("cannot open the control socket {path}")]
+    Io {
+        /// The path.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Opens the socket with mode 0600. The state directory's lock already says that no other daemon uses it.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
+    let io = |source| SocketError::Io { path: path.display().to_string(), source };
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path).map_err(io)?,
+        Ok(_) => return Err(SocketError::NotASocket(path.display().to_string())),
+        Err(_) => {}
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(io)?;
+    }
+    // Nobody else can connect between the two steps: only this user may reach a socket made under this mask.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = listener.map_err(io)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(io)?;
+    Ok(listener)
+}
+
+/// Answers clients until the daemon stops.
+pub(crate) async fn serve(context: Context, listener: UnixListener) {
+    let seats = Arc::new(Semaphore::new(limits::CLIENTS));
+    let own = rustix::process::geteuid().as_raw();
+    loop {
+        let Ok(seat) = seats.clone().acquire_owned().await else { return };
+        let client = match listener.accept().await {
+            Ok((client, _)) => client,
+            Err(error) => {
+                tracing::warn!(%error, "a client was not accepted");
+                tokio::time::sleep(limits::DIAL_FIRST).await;
+                continue;
+            }
+        };
+        if client.peer_cred().map(|who| who.uid()).ok() != Some(own) {
+            tracing::warn!("a client of another user was turned away");
+            continue;
+        }
+        let context = context.clone();
+        tokio::spawn(async move {
+            answer(&context, client).await;
+            drop(seat);
+        });
+    }
+}
+
+async fn answer(context: &Context, client: UnixStream) {
+    let (read, mut write) = client.into_split();
+    let (sender, mut bodies) = mpsc::channel(limits::REPLIES);
+    let replies = Replies(sender);
+    match tokio::time::timeout(limits::CLIENT_PATIENCE, question(read)).await {
+        Ok(Ok(request)) => {
+            let asked = replies.clone();
+            if context.ask(move |actor| actor.command(request.command, asked)).await.is_err() {
+                replies.failed(crate::offering::stopping(crate::context::Stopping));
+            }
+        }
+        Ok(Err(failed)) => replies.failed(failed),
+        Err(_) => return,
+    }
+    drop(replies);
+    while let Some(body) = bodies.recv().await {
+        let last = matches!(body, ReplyBody::Done(_) | ReplyBody::Failed(_));
+        let Ok(mut line) = serde_json::to_vec(&Reply::new(body)) else { return };
+        line.push(b'\n');
+        if write.write_all(&line).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+async fn question(read: tokio::net::unix::OwnedReadHalf) -> Result<Request, Failure> {
+    let mut line = Vec::new();
+    let mut bounded = BufReader::new(read).take(CONTROL_LINE_BYTES as u64);
+    let io = |error: std::io::Error| failure(exit::FAILED, "the question was not read", &error.to_string(), "");
+    bounded.read_until(b'\n', &mut line).await.map_err(io)?;
+    let schema = serde_json::from_slice::<serde_json::Value>(&line).ok();
+    let schema = schema.as_ref().and_then(|value| value.get("schema")?.as_str());
+    if schema.is_some_and(|schema| schema != SCHEMA) {
+        let why = format!("the command speaks {}, the daemon {SCHEMA}", schema.unwrap_or_default());
+        return Err(failure(
+            exit::VERSION,
+            "the command and the daemon are of two versions",
+            &why,
+            "restart the daemon: cede stop; cede up",
+        ));
+    }
+    serde_json::from_slice(&line)
+        .map_err(|error| failure(exit::USAGE, "the question was not understood", &error.to_string(), ""))
+}

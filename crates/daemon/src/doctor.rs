@@ -1,0 +1,114 @@
+//! `cede doctor`: each line says what was looked at, what was found, and the exact cure.
+
+use std::process::Command;
+
+use cede_wire::control::Check;
+use cede_wire::session::{AgentKind, Requirement};
+
+use crate::actor::Actor;
+use crate::context::Context;
+
+fn check(what: &str, result: &str, found: impl Into<String>, cure: &str) -> Check {
+    Check { what: what.to_owned(), result: result.to_owned(), found: found.into(), cure: cure.to_owned() }
+}
+
+/// What needs the disk or other programs. Blocks.
+pub(crate) fn outside(context: &Context) -> Vec<Check> {
+    let mut checks = vec![git(), space(context)];
+    checks.extend(
+        AgentKind::ALL.into_iter().filter(|agent| *agent != AgentKind::Files).map(|agent| installed(context, agent)),
+    );
+    checks.extend(leftovers(context));
+    checks
+}
+
+fn git() -> Check {
+    match Command::new("git").arg("--version").output() {
+        Ok(said) if said.status.success() => check("git", "ok", String::from_utf8_lossy(&said.stdout).trim(), ""),
+        Ok(_) | Err(_) => check("git", "fail", "no git program in PATH", "install git 2.30 or newer"),
+    }
+}
+
+fn space(context: &Context) -> Check {
+    match context.home.free_bytes() {
+        Ok(free) if context.home.has_room_for_bulk(0).unwrap_or(true) => {
+            check("space", "ok", format!("{} MB free", free / 1_000_000), "")
+        }
+        Ok(free) => {
+            let found = format!("{} MB free: no session is received", free / 1_000_000);
+            check("space", "warn", found, "free some space below the state directory")
+        }
+        Err(error) => check("space", "fail", error.to_string(), "check the disk of the state directory"),
+    }
+}
+
+fn installed(context: &Context, agent: AgentKind) -> Check {
+    let requirement = Requirement { agent, version: String::new(), provider: None };
+    match context.adapter(agent).map(|adapter| adapter.check(&requirement)) {
+        Some(Ok(())) => check(agent.name(), "ok", "installed", ""),
+        Some(Err(error)) => {
+            let text = error.to_string();
+            let (found, cure) = text.split_once("; ").unwrap_or((&text, ""));
+            check(agent.name(), "warn", found, cure)
+        }
+        None => check(agent.name(), "fail", "no adapter", ""),
+    }
+}
+
+/// Tool processes that outlived their agent: their outcome is unknown and they may still write.
+fn leftovers(context: &Context) -> Vec<Check> {
+    let sessions = crate::sessions::discover(context).sessions;
+    let found = sessions.iter().flat_map(|info| {
+        let adapter = context.adapter(info.key.agent);
+        let left = adapter.map(|adapter| adapter.leftovers(&info.key.native)).unwrap_or_default();
+        left.into_iter().map(|process| {
+            let found =
+                format!("process {} outlived session {}: {}", process.pid, info.key.id().short(), process.command);
+            check("left-over tools", "warn", found, &format!("kill {}", process.pid))
+        })
+    });
+    found.take(16).collect()
+}
+
+impl Actor {
+    /// What the daemon knows by itself.
+    pub(crate) fn own_checks(&self, listening: &str) -> Vec<Check> {
+        let mut checks = vec![
+            check("daemon", "ok", format!("{} on {listening}", env!("CARGO_PKG_VERSION")), ""),
+            if self.read_only {
+                check(
+                    "journal",
+                    "fail",
+                    "damaged: this device acts for no session",
+                    "see docs/OPERATING.md, Damaged journal",
+                )
+            } else {
+                check("journal", "ok", "whole", "")
+            },
+        ];
+        if self.peers.members().is_empty() {
+            checks.push(check("devices", "warn", "paired with none", "cede pair"));
+        }
+        checks.extend(self.peers.members().iter().map(|member| {
+            if self.peers.is_connected(member.device()) {
+                check(&member.name, "ok", "connected", "")
+            } else {
+                let cure = format!(
+                    "start it there: cede up, or tell where it is: cede devices address {} HOST:PORT",
+                    member.name
+                );
+                check(&member.name, "warn", "not connected", &cure)
+            }
+        }));
+        let stale = self.custodian.fences_to_lift();
+        if !stale.is_empty() {
+            checks.push(check(
+                "fences",
+                "warn",
+                format!("{} still up though this device is in charge", stale.len()),
+                "they are being lifted; see the log",
+            ));
+        }
+        checks
+    }
+}

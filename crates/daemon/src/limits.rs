@@ -1,0 +1,73 @@
+//! Every bound of the daemon: name, value, reason.
+
+use core::time::Duration;
+
+/// Inputs that wait for the actor. Links and hands wait when it is full.
+pub(crate) const INPUTS: usize = 256;
+/// Messages that wait for one link's writer; a peer that does not read is cut off beyond it.
+pub(crate) const OUTBOX: usize = 256;
+/// Messages kept for a peer that is being dialled; older ones go first. Everything that matters is said again.
+pub(crate) const UNSENT: usize = 64;
+/// Events that wait for one move's task.
+pub(crate) const MOVE_EVENTS: usize = 256;
+/// Lines that wait for one client of the control socket.
+pub(crate) const REPLIES: usize = 256;
+/// Clients of the control socket at once.
+pub(crate) const CLIENTS: usize = 32;
+/// Time for a client to send its question.
+pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Shortest and longest pause between two attempts to reach a peer that something waits for.
+pub(crate) const DIAL_FIRST: Duration = Duration::from_millis(200);
+/// See [`DIAL_FIRST`].
+pub(crate) const DIAL_LONGEST: Duration = Duration::from_secs(5);
+/// Pause between two attempts to reach a peer that nothing waits for.
+pub(crate) const DIAL_IDLE: Duration = Duration::from_secs(30);
+
+/// Data streams that one round uses.
+pub(crate) const STREAMS: usize = 4;
+/// A round below this travels on one stream.
+pub(crate) const ONE_STREAM_BYTES: u64 = 4 << 20;
+/// Sealed bytes handed to the link at once.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+/// Pieces that wait between the thread that seals or opens and the link.
+pub(crate) const PIECES: usize = 4;
+/// Content received between two flushes of the stage.
+pub(crate) const SYNC_BYTES: u64 = 64 << 20;
+/// Data streams that wait to be read by one move.
+pub(crate) const ROUTED: usize = 16;
+
+/// Captures of one round when files change while they are read.
+pub(crate) const CAPTURES: u32 = 5;
+/// Pause before such a repetition.
+pub(crate) const CAPTURE_PAUSE: Duration = Duration::from_millis(300);
+
+/// Pause between two looks at a session whose turn is waited for.
+pub(crate) const TURN_POLL: Duration = Duration::from_millis(300);
+/// Longest wait for a turn with `--wait`.
+pub(crate) const TURN_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// Untracked content above this needs a yes.
+pub(crate) const LARGE_UNTRACKED_BYTES: u64 = 100_000_000;
+
+/// An operator's question lives this long; then it is a no.
+pub(crate) const APPROVAL: Duration = Duration::from_secs(15 * 60);
+/// Questions of one peer at once.
+pub(crate) const APPROVALS_PER_PEER: usize = 3;
+/// A `take` that was asked for here stands for the yes for this long.
+pub(crate) const EXPECTED_TAKE: Duration = Duration::from_secs(10 * 60);
+
+/// How long `cede to` waits for the destination's word after the release before it says so and ends.
+pub(crate) const RELEASED_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a listing waits for the peers.
+pub(crate) const LISTING: Duration = Duration::from_millis(1_500);
+/// How long a move waits for a link to its destination.
+pub(crate) const REACH: Duration = Duration::from_secs(10);
+/// How long a look at the agents' stores may be reused.
+pub(crate) const DISCOVERY_AGE: Duration = Duration::from_secs(2);
+/// Ended moves that `status` remembers.
+pub(crate) const ENDED_MOVES: usize = 32;
+/// Shortest pause between two reports of bytes.
+pub(crate) const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
+/// Room that a handoff may use beyond what it announced: agents write while the first round travels.
+pub(crate) const SCOPE_SLACK_BYTES: u64 = 256 << 20;

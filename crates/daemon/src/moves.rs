@@ -1,0 +1,175 @@
+//! What people see of a move: its phases, with who is in charge at each moment.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use cede_wire::control::{MoveSummary, Phase, Progress, ReplyBody};
+use cede_wire::id::{HandoffId, SessionId};
+use tokio::sync::mpsc;
+
+use crate::actor::Actor;
+use crate::limits;
+
+/// A move under way, leaving or arriving.
+pub(crate) struct MoveView {
+    pub(crate) title: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) started: Instant,
+    pub(crate) frozen: Option<Instant>,
+    pub(crate) pause_ms: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_present: u64,
+    pub(crate) timeline: Vec<Progress>,
+    pub(crate) notes: Vec<String>,
+    watchers: Vec<mpsc::Sender<ReplyBody>>,
+}
+
+/// Every move of this run.
+#[derive(Default)]
+pub(crate) struct Moves {
+    open: BTreeMap<SessionId, MoveView>,
+    ended: VecDeque<SessionId>,
+}
+
+impl Moves {
+    /// Begins, or begins anew, the story of a session's move.
+    pub(crate) fn begin(&mut self, session: SessionId, title: &str, from: &str, to: &str) -> &mut MoveView {
+        let watchers = self.open.remove(&session).map(|old| old.watchers).unwrap_or_default();
+        self.ended.retain(|ended| *ended != session);
+        let view = MoveView {
+            title: title.to_owned(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            started: Instant::now(),
+            frozen: None,
+            pause_ms: 0,
+            bytes_sent: 0,
+            bytes_present: 0,
+            timeline: Vec::new(),
+            notes: Vec::new(),
+            watchers,
+        };
+        self.open.entry(session).insert_entry(view).into_mut()
+    }
+
+    pub(crate) fn get(&self, session: SessionId) -> Option<&MoveView> {
+        self.open.get(&session)
+    }
+
+    pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut MoveView> {
+        self.open.get_mut(&session)
+    }
+
+    /// Sends every later line of this move to a client too.
+    pub(crate) fn watch(&mut self, session: SessionId, watcher: mpsc::Sender<ReplyBody>) {
+        let view = self.open.entry(session).or_insert_with(|| MoveView {
+            title: String::new(),
+            from: String::new(),
+            to: String::new(),
+            started: Instant::now(),
+            frozen: None,
+            pause_ms: 0,
+            bytes_sent: 0,
+            bytes_present: 0,
+            timeline: Vec::new(),
+            notes: Vec::new(),
+            watchers: Vec::new(),
+        });
+        view.watchers.push(watcher);
+    }
+
+    /// Says where a move stands. A phase appears in the timeline once a round; bytes of the same phase replace it.
+    pub(crate) fn report(&mut self, mut progress: Progress) {
+        let session = progress.session;
+        let Some(view) = self.open.get_mut(&session) else { return };
+        progress.at_ms = millis(view.started);
+        if progress.phase == Phase::Transferring {
+            view.bytes_sent = view.bytes_sent.max(progress.bytes);
+        }
+        match view.timeline.last_mut() {
+            Some(last) if last.phase == progress.phase && last.round == progress.round => {
+                let began = last.at_ms;
+                *last = Progress { at_ms: began, ..progress.clone() };
+            }
+            _ => view.timeline.push(progress.clone()),
+        }
+        let line = ReplyBody::Progress(progress);
+        view.watchers
+            .retain(|watcher| !matches!(watcher.try_send(line.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+    }
+
+    /// Sends the last line to every client of this move; the story stays for `status`.
+    pub(crate) fn end(&mut self, session: SessionId, last: &ReplyBody) {
+        let Some(view) = self.open.get_mut(&session) else { return };
+        for watcher in view.watchers.drain(..) {
+            // A client that does not read any more has nothing to be told.
+            let _ = watcher.try_send(last.clone());
+        }
+        self.ended.push_back(session);
+        if self.ended.len() > limits::ENDED_MOVES
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.open.remove(&oldest);
+        }
+    }
+
+    /// The moves that have not ended.
+    pub(crate) fn summaries(&self) -> Vec<MoveSummary> {
+        let open = self.open.iter().filter(|(session, _)| !self.ended.contains(session));
+        open.filter_map(|(_, view)| view.summary()).collect()
+    }
+}
+
+impl MoveView {
+    fn summary(&self) -> Option<MoveSummary> {
+        let progress = self.timeline.last()?.clone();
+        Some(MoveSummary {
+            handoff: progress.handoff.unwrap_or(HandoffId::new([0; 16])),
+            title: self.title.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            progress,
+        })
+    }
+}
+
+impl Actor {
+    /// Reports a phase with the truth about who is in charge now.
+    pub(crate) fn report(&mut self, session: SessionId, phase: Phase, bytes: (u64, u64), round: u32, note: &str) {
+        let handoff = self
+            .custodian
+            .leaving(session)
+            .map(|source| source.offer().handoff)
+            .or_else(|| self.custodian.arriving(session).map(|destination| destination.attempt().handoff));
+        let handoff = handoff.or_else(|| self.moves.get(session)?.timeline.last()?.handoff);
+        let progress = Progress {
+            handoff,
+            session,
+            phase,
+            round,
+            bytes: bytes.0,
+            total_bytes: bytes.1,
+            in_charge: self.in_charge(session),
+            at_ms: 0,
+            note: note.to_owned(),
+        };
+        self.moves.report(progress);
+    }
+
+    /// Who may act for the session at this moment, by name.
+    pub(crate) fn in_charge(&self, session: SessionId) -> String {
+        use cede_core::custodian::Standing;
+        match self.custodian.standing(session) {
+            None | Some(Standing::InCharge | Standing::Leaving(_)) => self.name.clone(),
+            Some(Standing::Elsewhere(owner) | Standing::SeizedBy(owner)) => self.device_name(owner),
+            Some(Standing::ReleasedTo(to)) => format!("nobody yet (waiting for {})", self.device_name(to)),
+            Some(Standing::Arriving | Standing::PayloadMissing) => format!("nobody yet (arriving at {})", self.name),
+            Some(Standing::Unconfirmed) => "nobody (unconfirmed)".to_owned(),
+        }
+    }
+}
+
+pub(crate) fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,233 @@
+//! Before anything moves: is the session ready, what would travel, what needs a yes.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use cede_agent::adapter::AgentError;
+use cede_core::source::{OfferTerms, assess_readiness};
+use cede_wire::catalog::Oid;
+use cede_wire::control::{Failure, MoveRequest, Phase, Plan, exit};
+use cede_wire::id::SessionId;
+use cede_wire::refusal::Refusal;
+use cede_wire::session::{Activity, Requirement, SessionInfo};
+
+use crate::context::{Context, Stopping};
+use crate::limits;
+use crate::payload::{self, Payload, PayloadError, Wanted};
+
+/// A session that is to leave.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) info: SessionInfo,
+    pub(crate) destination: cede_wire::id::DeviceId,
+    pub(crate) destination_name: String,
+    pub(crate) request: MoveRequest,
+    /// The number of the peer's `take` that this answers.
+    pub(crate) take: Option<u64>,
+}
+
+impl Order {
+    pub(crate) fn session(&self) -> SessionId {
+        self.info.key.id()
+    }
+
+    pub(crate) fn wanted(&self, have: &[Oid]) -> Wanted {
+        Wanted {
+            key: self.info.key.clone(),
+            directory: PathBuf::from(&self.info.directory),
+            include_ignored: self.request.include_ignored.clone(),
+            exclude: self.request.exclude.clone(),
+            have: have.to_vec(),
+        }
+    }
+}
+
+/// Everything that was found out before the offer.
+pub(crate) struct Prepared {
+    pub(crate) order: Order,
+    pub(crate) requirement: Requirement,
+    pub(crate) payload: Payload,
+}
+
+impl Prepared {
+    pub(crate) fn terms(&self, context: &Context) -> Result<OfferTerms, Failure> {
+        Ok(OfferTerms {
+            head: self.payload.head,
+            title: self.order.info.title.clone(),
+            requirement: self.requirement.clone(),
+            carry_only: self.order.request.carry_only,
+            workspace: self.payload.workspace(&context.surroundings.home),
+            scope: self.payload.scope().map_err(|error| not_captured(&error))?,
+        })
+    }
+
+    pub(crate) fn plan(&self, summary: cede_wire::control::SessionSummary) -> Plan {
+        Plan {
+            session: summary,
+            device: self.order.destination_name.clone(),
+            inventory: self.payload.inventory.clone(),
+            bytes: self.payload.payload_bytes,
+            files: self.payload.entries,
+            secret_looking: self.payload.secret_looking.clone(),
+            executables: self.payload.executables.clone(),
+            configuration_as_code: self.payload.configuration_as_code.clone(),
+            untracked_bytes: self.payload.untracked_bytes,
+            needs: self.needs(),
+        }
+    }
+
+    /// Flags that stand for a yes that was not given.
+    pub(crate) fn needs(&self) -> Vec<String> {
+        let mut needs = Vec::new();
+        if self.payload.untracked_bytes > limits::LARGE_UNTRACKED_BYTES && !self.order.request.confirm_large {
+            needs.push("--yes-large".to_owned());
+        }
+        if !self.payload.secret_looking.is_empty() && !self.order.request.confirm_secrets {
+            needs.push("--yes-secrets".to_owned());
+        }
+        needs
+    }
+}
+
+/// Looks at the session, waits for its turn if asked to, and captures it without touching it.
+pub(crate) async fn prepare(context: &Context, mut order: Order) -> Result<Prepared, Failure> {
+    order.info = ready(context, &order).await?;
+    let key = order.info.key.clone();
+    let requirement = context.block(move |context| {
+        let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
+        Ok::<_, PayloadError>(adapter.requirement(&key.native)?)
+    });
+    let requirement = requirement.await.map_err(stopping)?.map_err(|error| not_captured(&error))?;
+    let payload = capture(context, order.wanted(&[])).await?;
+    Ok(Prepared { order, requirement, payload })
+}
+
+/// Captures; files that change while they are read are read again a few times.
+pub(crate) async fn capture(context: &Context, wanted: Wanted) -> Result<Payload, Failure> {
+    let mut attempt = 1;
+    loop {
+        let wanted = wanted.clone();
+        match context.block(move |context| payload::take(context, &wanted)).await.map_err(stopping)? {
+            Ok(payload) => return Ok(payload),
+            Err(error) if error.is_passing() && attempt < limits::CAPTURES => attempt += 1,
+            Err(error) => return Err(not_captured(&error)),
+        }
+        tokio::time::sleep(limits::CAPTURE_PAUSE).await;
+    }
+}
+
+/// Refuses while a turn runs, or waits for its end.
+async fn ready(context: &Context, order: &Order) -> Result<SessionInfo, Failure> {
+    let deadline = Instant::now() + limits::TURN_WAIT;
+    let session = order.session();
+    let mut told = false;
+    loop {
+        let key = order.info.key.clone();
+        let described = context.block(move |context| describe(context, &key)).await.map_err(stopping)?;
+        let info = described.map_err(|error| not_captured(&error))?;
+        match assess_readiness(&info.activity) {
+            Ok(()) => return Ok(info),
+            Err(refusal) if !order.request.wait => return Err(in_flight(&info, refusal)),
+            Err(_) if Instant::now() > deadline => return Err(never_idle(&info)),
+            Err(_) => {}
+        }
+        if !told {
+            told = true;
+            let note = evidence(&info.activity).to_owned();
+            context.tell(move |actor| actor.report(session, Phase::Waiting, (0, 0), 0, &note)).await;
+        }
+        if !context.ask(move |actor| actor.leaving.contains_key(&session)).await.map_err(stopping)? {
+            return Err(cancelled());
+        }
+        tokio::time::sleep(limits::TURN_POLL).await;
+    }
+}
+
+pub(crate) fn describe(context: &Context, key: &cede_wire::session::SessionKey) -> Result<SessionInfo, PayloadError> {
+    let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
+    Ok(adapter.describe(&key.native)?)
+}
+
+pub(crate) fn evidence(activity: &Activity) -> &str {
+    match activity {
+        Activity::Idle { evidence }
+        | Activity::Open { evidence, .. }
+        | Activity::Busy { evidence, .. }
+        | Activity::Interrupted { evidence } => evidence,
+    }
+}
+
+fn in_flight(info: &SessionInfo, refusal: Refusal) -> Failure {
+    Failure {
+        exit: exit::REFUSED,
+        what: "the session was not offered".to_owned(),
+        why: format!("a turn is running: {}", evidence(&info.activity)),
+        cure: "wait for the turn to end, or add --wait".to_owned(),
+        refusal: Some(refusal),
+        now_at: None,
+    }
+}
+
+fn never_idle(info: &SessionInfo) -> Failure {
+    Failure {
+        exit: exit::TIMEOUT,
+        what: "the turn did not end in time".to_owned(),
+        ..in_flight(info, Refusal::TimedOut)
+    }
+}
+
+pub(crate) fn cancelled() -> Failure {
+    failure(exit::FAILED, "the move was cancelled", "it was withdrawn here before the decision", "")
+}
+
+pub(crate) fn failure(exit: u8, what: &str, why: &str, cure: &str) -> Failure {
+    let (what, why, cure) = (what.to_owned(), why.to_owned(), cure.to_owned());
+    Failure { exit, what, why, cure, refusal: None, now_at: None }
+}
+
+/// The exit code that says what a refusal means for the person.
+pub(crate) fn exit_of(refusal: Refusal) -> u8 {
+    match refusal {
+        Refusal::TimedOut => exit::TIMEOUT,
+        Refusal::VersionMismatch => exit::VERSION,
+        Refusal::NotOwner => exit::NOT_OWNER,
+        Refusal::Cancelled | Refusal::IntegrityFailed | Refusal::Truncated | Refusal::PayloadUndecodable => {
+            exit::FAILED
+        }
+        Refusal::NotGranted
+        | Refusal::NoApprover
+        | Refusal::Declined
+        | Refusal::Expired
+        | Refusal::InFlightWork
+        | Refusal::Unauthorized
+        | Refusal::WrongDestination
+        | Refusal::DestinationCannotResume
+        | Refusal::AlreadyOwner
+        | Refusal::StaleToken
+        | Refusal::Busy
+        | Refusal::TooLarge
+        | Refusal::Protocol => exit::REFUSED,
+    }
+}
+
+pub(crate) fn stopping(_: Stopping) -> Failure {
+    failure(exit::FAILED, "the daemon stops", "it was told to", "start it again with: cede up")
+}
+
+/// A session that could not be captured; the cure stands in the adapters' and the tree's own texts.
+pub(crate) fn not_captured(error: &PayloadError) -> Failure {
+    let (exit, refusal) = match error {
+        PayloadError::Agent(AgentError::Live { .. }) => (exit::REFUSED, Some(Refusal::InFlightWork)),
+        PayloadError::Agent(AgentError::Fenced(_)) => (exit::NOT_OWNER, Some(Refusal::NotOwner)),
+        PayloadError::TooLarge(_) => (exit::FAILED, Some(Refusal::TooLarge)),
+        PayloadError::Agent(_)
+        | PayloadError::Tree(_)
+        | PayloadError::Capture(_)
+        | PayloadError::Read(_)
+        | PayloadError::NoAdapter
+        | PayloadError::Io { .. } => (exit::FAILED, None),
+    };
+    let text = error.to_string();
+    let (why, cure) = text.rsplit_once("; ").unwrap_or((&text, ""));
+    Failure { refusal, ..failure(exit, "the session cannot be moved as it is", why, cure) }
+}

@@ -1,0 +1,23 @@
+//! What a daemon is started with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use cede_agent::adapter::Surroundings;
+
+/// Where a daemon lives and how it is reached.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The directory of everything durable; made with mode 0700.
+    pub state: PathBuf,
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Where peers reach this device; port 0 takes any.
+    pub listen: SocketAddr,
+    /// The device's name; none keeps the one it has, or takes the host's.
+    pub name: Option<String>,
+    /// Announce and look for devices on the local network.
+    pub discovery: bool,
+    /// Where the agents are.
+    pub surroundings: Surroundings,
+}

@@ -1,0 +1,224 @@
+//! Everything of a session, captured: the catalog, where its chunks can be read, and what people are shown.
+
+use std::path::{Path, PathBuf};
+
+use cede_agent::adapter::{AgentError, Transcript};
+use cede_agent::chunk::{
+    Chunker, FileContent, FileStat, ReadError, SourceFiles, StatCache, Want, chunk_bytes, open_regular,
+};
+use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture, inspect};
+use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
+use cede_wire::custody::Head;
+use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
+use cede_wire::id::Hash;
+use cede_wire::session::SessionKey;
+
+use crate::clock::unix_ms;
+use crate::context::Context;
+use crate::limits;
+
+/// What to capture.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) key: SessionKey,
+    pub(crate) directory: PathBuf,
+    pub(crate) include_ignored: Vec<String>,
+    pub(crate) exclude: Vec<String>,
+    pub(crate) have: Vec<Oid>,
+}
+
+/// A captured session.
+pub(crate) struct Payload {
+    pub(crate) head: Head,
+    pub(crate) root: Hash,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) catalog: Vec<ChunkRef>,
+    pub(crate) chunks: Vec<ChunkRef>,
+    pub(crate) sources: SourceFiles,
+    pub(crate) payload_bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) inventory: Vec<InventoryItem>,
+    pub(crate) executables: Vec<String>,
+    pub(crate) dotfiles: Vec<String>,
+    pub(crate) configuration_as_code: Vec<String>,
+    pub(crate) secret_looking: Vec<String>,
+    pub(crate) untracked_bytes: u64,
+    pub(crate) tree: Tree,
+}
+
+/// Why a session was not captured. Nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PayloadError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Tree(#[from] TreeRefusal),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("this build knows no adapter for the agent")]
+    NoAdapter,
+    #[error("the session has more than {0} entries")]
+    TooLarge(usize),
+    #[error("cannot use {path}: {kind}")]
+    Io { path: String, kind: std::io::ErrorKind },
+}
+
+impl PayloadError {
+    /// Whether the same capture may succeed in a moment: files changed while they were read.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Read(ReadError::Changing { .. }) | Self::Capture(CaptureError::Read(ReadError::Changing { .. }))
+        )
+    }
+}
+
+/// Captures a session. Blocks.
+pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, PayloadError> {
+    let adapter = context.adapter(wanted.key.agent).ok_or(PayloadError::NoAdapter)?;
+    let id = wanted.key.id();
+    let scratch = context.place("scratch", &id.to_string());
+    make(&scratch)?;
+    let (mut cache, cache_file) = load_cache(context, &format!("{id}.tree"));
+    let (mut spoken, spoken_file) = load_cache(context, &format!("{id}.transcript"));
+    let transcript = adapter.capture(&wanted.key.native, &scratch)?;
+    let tree = inspect(&wanted.directory)?;
+    let options = CaptureOptions {
+        include_ignored: &wanted.include_ignored,
+        exclude: &wanted.exclude,
+        untracked: true,
+        have: &wanted.have,
+        scratch: &scratch.join("git"),
+    };
+    let captured = capture(&tree, &options, &mut cache)?;
+    let (conversation, sources) = transcript_entries(&transcript, &mut spoken)?;
+    save_cache(&cache_file, &cache);
+    save_cache(&spoken_file, &spoken);
+    let mut entries = captured.entries;
+    entries.extend(conversation);
+    entries.sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
+    if entries.len() > cede_wire::limits::CATALOG_ENTRIES {
+        return Err(PayloadError::TooLarge(cede_wire::limits::CATALOG_ENTRIES));
+    }
+    let catalog = Catalog { key: wanted.key.clone(), head: transcript.head, entries };
+    let bytes = catalog.to_bytes();
+    let chunks = catalog.distinct_chunks();
+    Ok(Payload {
+        head: transcript.head,
+        root: Hash::of(&bytes),
+        catalog: chunk_bytes(&bytes),
+        payload_bytes: chunks.iter().map(|chunk| u64::from(chunk.length)).sum(),
+        entries: catalog.entries.len() as u64,
+        bytes,
+        chunks,
+        sources: captured.sources.merge(sources),
+        inventory: inventory(transcript.inventory, captured.inventory),
+        executables: captured.executables,
+        dotfiles: captured.dotfiles,
+        configuration_as_code: captured.configuration_as_code,
+        secret_looking: captured.secret_looking,
+        untracked_bytes: captured.untracked_bytes,
+        tree,
+    })
+}
+
+fn make(directory: &Path) -> Result<(), PayloadError> {
+    std::fs::create_dir_all(directory)
+        .map_err(|error| PayloadError::Io { path: directory.display().to_string(), kind: error.kind() })
+}
+
+fn load_cache(context: &Context, name: &str) -> (StatCache, PathBuf) {
+    let file = context.place("cache", name);
+    let cache = std::fs::read(&file).map(|bytes| StatCache::from_bytes(&bytes)).unwrap_or_default();
+    (cache, file)
+}
+
+/// The cache only saves time: one that cannot be written is read again next time.
+fn save_cache(file: &Path, cache: &StatCache) {
+    let Some(bytes) = cache.to_bytes() else { return };
+    let written = file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(file, bytes));
+    if let Err(error) = written {
+        tracing::debug!(%error, "the stat cache was not kept");
+    }
+}
+
+fn transcript_entries(
+    transcript: &Transcript,
+    cache: &mut StatCache,
+) -> Result<(Vec<Entry>, SourceFiles), PayloadError> {
+    let mut entries = Vec::with_capacity(transcript.files.len());
+    let mut chunker = Chunker::new();
+    for file in &transcript.files {
+        let content = transcript_file(&file.local, &mut chunker, cache)?;
+        let mtime = Mtime { seconds: content.stat.mtime.seconds, nanos: content.stat.mtime.nanos };
+        let body = Body::File { mode: 0o600, mtime, size: content.stat.size, chunks: content.chunks };
+        entries.push(Entry { place: Place::Transcript, path: file.path.clone(), body });
+    }
+    let pairs = transcript.files.iter().zip(&entries).map(|(file, entry)| (file.local.clone(), entry.chunks()));
+    let sources = SourceFiles::collect(pairs);
+    Ok((entries, sources))
+}
+
+/// Reads a file of the transcript, or what is known of it when nothing about it changed.
+fn transcript_file(path: &Path, chunker: &mut Chunker, cache: &mut StatCache) -> Result<FileContent, PayloadError> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut file = open_regular(path)?;
+    let name = path.as_os_str().as_bytes();
+    let io = |error: std::io::Error| PayloadError::Io { path: path.display().to_string(), kind: error.kind() };
+    let stat = FileStat::of(&file.metadata().map_err(io)?);
+    if let Some(chunks) = cache.get(name, &stat).and_then(|known| known.chunks.clone()) {
+        return Ok(FileContent { chunks, stat, blob: None });
+    }
+    let content = chunker.read(&mut file, path, Want::Chunks)?;
+    cache.put(name, (Some(content.chunks.clone()), None), content.stat, unix_ms());
+    Ok(content)
+}
+
+fn inventory(conversation: Vec<InventoryItem>, tree: Vec<InventoryItem>) -> Vec<InventoryItem> {
+    let mut all = conversation;
+    all.extend(tree);
+    if !all.iter().any(|item| item.what.contains("credential")) {
+        all.push(InventoryItem {
+            what: "provider credentials".to_owned(),
+            disposition: Disposition::NeverTravels,
+            count: 0,
+            bytes: 0,
+            note: "the destination uses its own".to_owned(),
+        });
+    }
+    all.truncate(cede_wire::limits::INVENTORY_ITEMS);
+    all
+}
+
+impl Payload {
+    /// What the operator of the destination is asked to approve.
+    pub(crate) fn scope(&self) -> Result<Scope, PayloadError> {
+        let most = cede_wire::limits::SCOPE_PATHS;
+        let lists = [&self.executables, &self.dotfiles, &self.configuration_as_code];
+        if lists.iter().any(|list| list.len() > most) {
+            return Err(PayloadError::TooLarge(most));
+        }
+        Ok(Scope {
+            inventory: self.inventory.clone(),
+            limit_bytes: self.payload_bytes + self.payload_bytes / 4 + limits::SCOPE_SLACK_BYTES,
+            limit_entries: self.entries + self.entries / 4 + 1_000,
+            executables: self.executables.clone(),
+            dotfiles: self.dotfiles.clone(),
+            configuration_as_code: self.configuration_as_code.clone(),
+        })
+    }
+
+    /// Where the work lies, as the destination should know it.
+    pub(crate) fn workspace(&self, home: &Path) -> Workspace {
+        use std::os::unix::ffi::OsStrExt;
+        let root = &self.tree.root;
+        let below_home = root.strip_prefix(home).ok().filter(|rest| !rest.as_os_str().is_empty());
+        Workspace {
+            path: root.as_os_str().as_bytes().to_vec(),
+            below_home: below_home.map(|rest| rest.as_os_str().as_bytes().to_vec()),
+            repository: self.tree.git.as_ref().map(|git| git.identity.clone()),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The links to the other members: dialled when something waits for them, kept while they last.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use cede_carrier::closing::CloseReason;
+use cede_carrier::gate::Gate;
+use cede_carrier::link::Link;
+use cede_carrier::link::control::{ControlReceiver, ControlSender};
+use cede_core::custodian::Standing;
+use cede_mesh::membership::MembershipLog;
+use cede_seal::stream::HEADER_BYTES;
+use cede_wire::canonical::Signed;
+use cede_wire::id::{DeviceId, DeviceKey, MeshId};
+use cede_wire::member::{Capability, Member, MemberEntry};
+use cede_wire::message::{Hello, PROTOCOL_MAX, PROTOCOL_MIN, PeerMessage};
+use cede_wire::record::Record;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Notify, mpsc};
+
+use crate::actor::{Actor, Input};
+use crate::context::Context;
+use crate::limits;
+use crate::receiving::Routed;
+
+/// Who the door lets in: read by the handshake, written by the actor.
+#[derive(Default)]
+pub(crate) struct Door {
+    admitted: RwLock<BTreeSet<DeviceKey>>,
+    pairing: std::sync::atomic::AtomicBool,
+}
+
+impl Gate for Door {
+    fn admits(&self, key: &DeviceKey) -> bool {
+        self.admitted.read().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    fn pairing_open(&self) -> bool {
+        self.pairing.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+impl Door {
+    pub(crate) fn open_pairing(&self, open: bool) {
+        self.pairing.store(open, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The members, and the links to them.
+pub(crate) struct Peers {
+    me: DeviceId,
+    pub(crate) log: Option<MembershipLog>,
+    pub(crate) dropped: BTreeSet<DeviceId>,
+    pub(crate) addresses: BTreeMap<DeviceId, String>,
+    pub(crate) door: Arc<Door>,
+    links: BTreeMap<DeviceId, Up>,
+    unsent: BTreeMap<DeviceId, VecDeque<PeerMessage>>,
+    keepers: BTreeMap<DeviceId, Arc<Notify>>,
+    next_link: u64,
+}
+
+struct Up {
+    number: u64,
+    link: Link,
+    outbox: mpsc::Sender<PeerMessage>,
+}
+
+impl Peers {
+    pub(crate) fn new(me: DeviceId, log: Option<MembershipLog>, door: Arc<Door>) -> Self {
+        let mut peers = Self {
+            me,
+            log,
+            dropped: BTreeSet::new(),
+            addresses: BTreeMap::new(),
+            door,
+            links: BTreeMap::new(),
+            unsent: BTreeMap::new(),
+            keepers: BTreeMap::new(),
+            next_link: 0,
+        };
+        peers.refresh_door();
+        peers
+    }
+
+    /// Tells the door who the members are now.
+    pub(crate) fn refresh_door(&mut self) {
+        let keys = self.members().into_iter().map(|member| member.key).collect();
+        *self.door.admitted.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// The other members that this device serves.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        let Some(log) = &self.log else { return Vec::new() };
+        let served = |member: &&Member| member.device() != self.me && !self.dropped.contains(&member.device());
+        log.members().filter(served).cloned().collect()
+    }
+
+    pub(crate) fn member(&self, device: DeviceId) -> Option<Member> {
+        self.members().into_iter().find(|member| member.device() == device)
+    }
+
+    pub(crate) fn is_member(&self, device: DeviceId) -> bool {
+        self.member(device).is_some()
+    }
+
+    pub(crate) fn may(&self, device: DeviceId, capability: Capability) -> bool {
+        self.member(device).is_some_and(|member| member.capabilities.contains(&capability))
+    }
+
+    /// A member's name, or the last name of one that left.
+    pub(crate) fn name(&self, device: DeviceId) -> Option<String> {
+        self.member(device).map(|member| member.name)
+    }
+
+    pub(crate) fn mesh(&self) -> Option<MeshId> {
+        self.log.as_ref().map(MembershipLog::mesh)
+    }
+
+    pub(crate) fn link(&self, device: DeviceId) -> Option<Link> {
+        self.links.get(&device).map(|standing| standing.link.clone())
+    }
+
+    pub(crate) fn is_connected(&self, device: DeviceId) -> bool {
+        self.links.contains_key(&device)
+    }
+
+    /// Our greeting; none before there is a mesh.
+    pub(crate) fn hello(&self) -> Option<Hello> {
+        Some(Hello {
+            protocol_min: PROTOCOL_MIN,
+            protocol_max: PROTOCOL_MAX,
+            device: self.me,
+            mesh: self.mesh()?,
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            members: self.log.as_ref().map_or(0, |log| log.length()),
+        })
+    }
+}
+
+impl Actor {
+    /// Sends, now or as soon as the peer is reached.
+    pub(crate) fn send(&mut self, to: DeviceId, message: PeerMessage) {
+        let Some(standing) = self.peers.links.get(&to) else {
+            let unsent = self.peers.unsent.entry(to).or_default();
+            if unsent.len() >= limits::UNSENT {
+                unsent.pop_front();
+            }
+            unsent.push_back(message);
+            self.reach(to);
+            return;
+        };
+        if standing.outbox.try_send(message).is_err() {
+            tracing::warn!(peer = %to.short(), "a peer does not read; closing its link");
+            self.close_link(to, CloseReason::Busy);
+        }
+    }
+
+    pub(crate) fn close_link(&mut self, device: DeviceId, reason: CloseReason) {
+        if let Some(standing) = self.peers.links.get(&device) {
+            standing.link.close(reason);
+        }
+    }
+
+    /// Wakes the task that keeps a link to this member.
+    pub(crate) fn reach(&mut self, device: DeviceId) {
+        if let Some(keeper) = self.peers.keepers.get(&device) {
+            keeper.notify_one();
+        }
+    }
+
+    /// Starts a keeper for each member that has none.
+    pub(crate) fn keep_links(&mut self) {
+        for member in self.peers.members() {
+            let device = member.device();
+            if self.peers.keepers.contains_key(&device) {
+                continue;
+            }
+            let wake = Arc::new(Notify::new());
+            self.peers.keepers.insert(device, wake.clone());
+            tokio::spawn(keep(self.context.clone(), member, wake));
+        }
+    }
+
+    pub(crate) fn link_up(&mut self, link: Link) {
+        let device = link.peer().device();
+        let Some(control) = link.take_control() else { return };
+        if !self.peers.is_member(device) {
+            link.close(CloseReason::NotAdmitted);
+            return;
+        }
+        self.peers.next_link += 1;
+        let number = self.peers.next_link;
+        let (outbox, messages) = mpsc::channel(limits::OUTBOX);
+        tokio::spawn(write(control.0, messages));
+        tokio::spawn(read(self.context.clone(), device, number, link.clone(), control.1));
+        tokio::spawn(route(self.context.clone(), device, link.clone()));
+        self.note_address(device, link.remote_addr());
+        let theirs = link.hello().members;
+        self.peers.links.insert(device, Up { number, link, outbox });
+        self.share_members(device, theirs);
+        tracing::info!(peer = %device.short(), "link up");
+        for message in self.peers.unsent.remove(&device).unwrap_or_default() {
+            self.send(device, message);
+        }
+        self.custodian.link_up(device, self.context.clock.now());
+    }
+
+    pub(crate) fn link_down(&mut self, device: DeviceId, number: u64) {
+        if self.peers.links.get(&device).is_some_and(|standing| standing.number == number) {
+            self.peers.links.remove(&device);
+            self.custodian.link_down(device);
+            self.leaving_link_down(device);
+            self.reach(device);
+            tracing::info!(peer = %device.short(), "link down");
+        }
+    }
+
+    fn note_address(&mut self, device: DeviceId, address: SocketAddr) {
+        let address = address.to_string();
+        if self.peers.addresses.get(&device) != Some(&address) {
+            self.peers.addresses.insert(device, address.clone());
+            self.record(Record::AddressSeen { device, address });
+        }
+    }
+
+    fn share_members(&mut self, device: DeviceId, theirs: u64) {
+        let Some(log) = &self.peers.log else { return };
+        let missing = log.entries_after(theirs).to_vec();
+        if !missing.is_empty() {
+            self.send(device, PeerMessage::Members(missing));
+        }
+    }
+
+    /// A peer knows more members than this device.
+    pub(crate) fn handle_members(&mut self, from: DeviceId, entries: &[Signed<MemberEntry>]) {
+        let Some(log) = &mut self.peers.log else { return };
+        let before = log.length();
+        if let Err(error) = log.extend(entries) {
+            tracing::warn!(peer = %from.short(), %error, "membership entries refused");
+            return;
+        }
+        let new = log.entries_after(before).to_vec();
+        self.pending.push_back(new.iter().cloned().map(Record::Member).collect());
+        self.members_changed();
+    }
+
+    /// The members are others now: the door, the links and the keepers follow.
+    pub(crate) fn members_changed(&mut self) {
+        self.peers.refresh_door();
+        let gone: Vec<Link> = self
+            .peers
+            .links
+            .iter()
+            .filter(|(device, _)| !self.peers.is_member(**device))
+            .map(|(_, standing)| standing.link.clone())
+            .collect();
+        for link in gone {
+            self.context.endpoint.drop_peer(&link.peer());
+        }
+        self.keep_links();
+        let connected: Vec<DeviceId> = self.peers.links.keys().copied().collect();
+        for device in connected {
+            let theirs = self.peers.links.get(&device).map_or(0, |standing| standing.link.hello().members);
+            self.share_members(device, theirs);
+        }
+    }
+
+    /// Whether something of a session waits for this peer.
+    pub(crate) fn waits_for(&self, device: DeviceId) -> bool {
+        let waits = |standing| match standing {
+            Standing::ReleasedTo(to) => to == device,
+            Standing::Leaving(_) | Standing::PayloadMissing => true,
+            Standing::InCharge
+            | Standing::Arriving
+            | Standing::Elsewhere(_)
+            | Standing::SeizedBy(_)
+            | Standing::Unconfirmed => false,
+        };
+        let unsent = self.peers.unsent.get(&device).is_some_and(|messages| !messages.is_empty());
+        unsent || self.arriving.values().any(|a| a.source == device) || self.custodian.sessions().any(|(_, s)| waits(s))
+    }
+}
+
+/// Keeps a link to one member: dials when there is none, faster while something waits for it.
+async fn keep(context: Context, member: Member, wake: Arc<Notify>) {
+    let device = member.device();
+    let mut wait = limits::DIAL_FIRST;
+    loop {
+        let Ok(look) = context.ask(move |actor| look(actor, device)).await else { return };
+        match look {
+            Look::Gone => return,
+            Look::Connected => wait = limits::DIAL_FIRST,
+            Look::Dial { address, urgent } => {
+                if !dial(&context, &member, &address).await {
+                    wait = if urgent { (wait * 2).min(limits::DIAL_LONGEST) } else { limits::DIAL_IDLE };
+                }
+            }
+            Look::NoAddress => {}
+        }
+        let idle = match look_wait(&context, device).await {
+            Some(true) => wait,
+            Some(false) => limits::DIAL_IDLE,
+            None => return,
+        };
+        tokio::select! {
+            () = tokio::time::sleep(idle) => {}
+            () = wake.notified() => {}
+        }
+    }
+}
+
+enum Look {
+    Gone,
+    Connected,
+    NoAddress,
+    Dial { address: String, urgent: bool },
+}
+
+fn look(actor: &mut Actor, device: DeviceId) -> Look {
+    if !actor.peers.is_member(device) {
+        actor.peers.keepers.remove(&device);
+        return Look::Gone;
+    }
+    if actor.peers.is_connected(device) {
+        return Look::Connected;
+    }
+    match actor.peers.addresses.get(&device) {
+        Some(address) => Look::Dial { address: address.clone(), urgent: actor.waits_for(device) },
+        None => Look::NoAddress,
+    }
+}
+
+async fn look_wait(context: &Context, device: DeviceId) -> Option<bool> {
+    context.ask(move |actor| !actor.peers.is_connected(device) && actor.waits_for(device)).await.ok()
+}
+
+/// One attempt to reach a member at an address. The link comes in as an input.
+pub(crate) async fn dial(context: &Context, member: &Member, address: &str) -> bool {
+    let Ok(Some(hello)) = context.ask(|actor| actor.peers.hello()).await else { return false };
+    let Ok(mut found) = tokio::net::lookup_host(address.to_owned()).await else { return false };
+    let Some(address) = found.next() else { return false };
+    match context.endpoint.dial(address, &member.key, &hello).await {
+        Ok(link) => context.inputs.send(Input::LinkUp(link)).await.is_ok(),
+        Err(error) => {
+            tracing::debug!(peer = %member.device().short(), %error, "not reached");
+            false
+        }
+    }
+}
+
+async fn write(mut control: ControlSender, mut messages: mpsc::Receiver<PeerMessage>) {
+    while let Some(message) = messages.recv().await {
+        if let Err(error) = control.send(&message).await {
+            tracing::debug!(%error, kind = message.kind(), "a message was not sent");
+            return;
+        }
+    }
+}
+
+async fn read(context: Context, device: DeviceId, number: u64, link: Link, mut control: ControlReceiver) {
+    while let Ok(Some(message)) = control.recv().await {
+        if context.inputs.send(Input::Peer(device, Box::new(message))).await.is_err() {
+            return;
+        }
+    }
+    link.close(CloseReason::Done);
+    // A daemon that stops needs no news of links.
+    let _ = context.inputs.send(Input::LinkDown(device, number)).await;
+}
+
+/// Brings each data stream to the move that it belongs to, by its header.
+async fn route(context: Context, device: DeviceId, link: Link) {
+    while let Ok(mut stream) = link.accept_data().await {
+        let context = context.clone();
+        tokio::spawn(async move {
+            let mut header = [0; HEADER_BYTES];
+            if stream.read_exact(&mut header).await.is_err() {
+                return;
+            }
+            let Ok(handoff) = cede_seal::stream::stream_handoff(&header) else { return };
+            let route = context.routes.get(&handoff).filter(|route| route.0 == device).map(|route| route.1.clone());
+            if let Some(route) = route {
+                // A move that ended reads no more; the stream is dropped and the sender told to stop.
+                let _ = route.send(Routed { header, stream }).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,588 @@
+//! One round of a transfer, on the receiving side: what is missing is asked for, opened, verified and made durable.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cede_agent::chunk::StatCache;
+use cede_agent::tree::{ReadChunk, StageRequest, free_target, stage};
+use cede_carrier::link::data::DataReceiver;
+use cede_core::destination::StagedPayload;
+use cede_seal::chunk::ChunkReader;
+use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
+use cede_seal::stream::{HEADER_BYTES, Opener};
+use cede_seal::verify::Verified;
+use cede_store::stage::Stage;
+use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Place};
+use cede_wire::control::Phase;
+use cede_wire::handoff::Manifest;
+use cede_wire::id::{ChunkId, Hash};
+use cede_wire::message::{NeedOf, PeerMessage};
+use cede_wire::record::PlacedSession;
+use cede_wire::refusal::Refusal;
+use tokio::sync::mpsc;
+
+use crate::arriving::{ArrivalPlan, staging_beside};
+use crate::base::{self, Chunks, Visit};
+use crate::context::{Context, Stopping};
+use crate::limits;
+
+/// A data stream whose header was read.
+pub(crate) struct Routed {
+    pub(crate) header: [u8; HEADER_BYTES],
+    pub(crate) stream: DataReceiver,
+}
+
+/// Why a payload was not received. The source keeps the session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FetchError {
+    #[error("the bytes do not match what was signed: {0}")]
+    Integrity(String),
+    #[error("the payload does not decode: {0}")]
+    Undecodable(String),
+    #[error("the payload is outside what was approved: {0}")]
+    OutsideScope(String),
+    #[error("no room here: {0}")]
+    NoSpace(String),
+    #[error("the tree cannot be put here: {0}")]
+    CannotPlace(String),
+    #[error("this device cannot write: {0}")]
+    World(String),
+    #[error("the daemon stops")]
+    Stopping,
+}
+
+impl FetchError {
+    pub(crate) fn refusal(&self) -> Refusal {
+        match self {
+            Self::Integrity(_) => Refusal::IntegrityFailed,
+            Self::Undecodable(_) => Refusal::PayloadUndecodable,
+            Self::OutsideScope(_) => Refusal::Unauthorized,
+            Self::NoSpace(_) => Refusal::TooLarge,
+            Self::CannotPlace(_) | Self::World(_) => Refusal::DestinationCannotResume,
+            Self::Stopping => Refusal::Cancelled,
+        }
+    }
+}
+
+impl From<Stopping> for FetchError {
+    fn from(_: Stopping) -> Self {
+        Self::Stopping
+    }
+}
+
+impl From<cede_store::stage::StageError> for FetchError {
+    fn from(error: cede_store::stage::StageError) -> Self {
+        if error == cede_store::stage::StageError::NoSpace {
+            Self::NoSpace(error.to_string())
+        } else {
+            Self::World(error.to_string())
+        }
+    }
+}
+
+/// What the task of one round works with.
+pub(crate) struct Fetch {
+    context: Context,
+    manifest: Verified<Manifest>,
+    plan: ArrivalPlan,
+    secret: Arc<ExchangeSecret>,
+    stage: Option<Arc<Stage>>,
+    placed: Option<PlacedSession>,
+}
+
+impl Fetch {
+    pub(crate) fn new(
+        context: Context,
+        manifest: Verified<Manifest>,
+        plan: ArrivalPlan,
+        secret: Arc<ExchangeSecret>,
+        stage: Option<Arc<Stage>>,
+        placed: Option<PlacedSession>,
+    ) -> Self {
+        Self { context, manifest, plan, secret, stage, placed }
+    }
+}
+
+/// Fetches one round. The last one is staged, and the custodian told.
+pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
+    let context = fetch.context.clone();
+    let manifest = fetch.manifest.clone();
+    let (session, handoff, round) = (manifest.session, manifest.handoff, manifest.round);
+    let keys = keys(&fetch)?;
+    let stage = open_stage(&fetch).await?;
+    let placed = fetch.placed.take();
+    let visit = context.block(move |context| placed.and_then(|placed| base::last_visit(context, &placed))).await?;
+    let (visit, files) = match visit {
+        Some(mut visit) => {
+            let files = std::mem::take(&mut visit.files);
+            (Some(visit), files)
+        }
+        None => (None, Default::default()),
+    };
+    let older = older_stages(&context, session, handoff).await?;
+    let mut chunks = Chunks { stage, older, files: Arc::new(files) };
+    let (route, streams) = mpsc::channel(limits::ROUTED);
+    context.routes.insert(handoff, (manifest.source, route));
+    let mut receiver =
+        Receiver { context: context.clone(), keys, streams, numbers: HashSet::new(), manifest: manifest.clone() };
+    receiver.receive(&chunks, &manifest.catalog, NeedOf::Catalog).await?;
+    let catalog = read_catalog(&context, &chunks, &manifest).await?;
+    check_scope(&catalog, &manifest, &fetch.plan)?;
+    let catalog = Arc::new(catalog);
+    let wanted = catalog.distinct_chunks();
+    receiver.receive(&chunks, &wanted, NeedOf::Payload).await?;
+    if !manifest.last {
+        context.tell(move |actor| actor.custodian.round_complete(session, handoff, round)).await;
+        return Ok(());
+    }
+    let visit = visit.map(Arc::new);
+    let mut staged = place(&fetch, &catalog, &chunks, visit.clone()).await;
+    if matches!(staged, Err(Placing::Chunk)) {
+        // A file of the last visit is no longer what it was: everything that is not stored is asked for again.
+        chunks = chunks.without_files();
+        receiver.receive(&chunks, &wanted, NeedOf::Payload).await?;
+        staged = place(&fetch, &catalog, &chunks, visit).await;
+    }
+    let plan = staged.map_err(Placing::into_error)?;
+    let payload = StagedPayload { head: manifest.head, root: manifest.root };
+    context
+        .tell(move |actor| {
+            if let Some(arriving) = actor.arriving.get_mut(&session) {
+                arriving.plan = plan;
+            }
+            actor.report(session, Phase::Staged, (0, 0), round, "");
+            let now = actor.context.clock.now();
+            actor.custodian.staged(session, handoff, payload, now);
+        })
+        .await;
+    Ok(())
+}
+
+fn keys(fetch: &Fetch) -> Result<HandoffKeys, FetchError> {
+    let manifest = &fetch.manifest;
+    let context = HandoffContext {
+        mesh: manifest.mesh,
+        session: manifest.session,
+        handoff: manifest.handoff,
+        source: manifest.source,
+        destination: manifest.destination,
+        token: manifest.token,
+        source_exchange_key: manifest.exchange_key,
+        destination_exchange_key: fetch.secret.public(),
+    };
+    HandoffKeys::derive(&fetch.secret, &manifest.exchange_key, &context)
+        .map_err(|error| FetchError::Integrity(error.to_string()))
+}
+
+async fn open_stage(fetch: &Fetch) -> Result<Arc<Stage>, FetchError> {
+    if let Some(stage) = &fetch.stage {
+        return Ok(stage.clone());
+    }
+    let (session, handoff) = (fetch.manifest.session, fetch.manifest.handoff);
+    // Opened once per attempt: an aborted round may still hold it, so the actor keeps it.
+    let kept = fetch.context.ask(move |actor| actor.arriving.get(&session).and_then(|a| a.stage.clone())).await?;
+    if let Some(stage) = kept {
+        return Ok(stage);
+    }
+    let stage = Arc::new(fetch.context.block(move |context| context.home.stage(handoff)).await??);
+    let keep = stage.clone();
+    fetch
+        .context
+        .ask(move |actor| {
+            if let Some(arriving) = actor.arriving.get_mut(&session) {
+                arriving.stage = Some(keep);
+            }
+        })
+        .await?;
+    Ok(stage)
+}
+
+/// Chunks of earlier attempts of the same session, which were given up.
+async fn older_stages(
+    context: &Context,
+    session: cede_wire::id::SessionId,
+    handoff: cede_wire::id::HandoffId,
+) -> Result<Vec<Arc<Stage>>, FetchError> {
+    let opened = context.block(move |context| {
+        let others = context.home.staged().unwrap_or_default().into_iter().filter(|other| *other != handoff);
+        let same = others.filter(|other| ArrivalPlan::load(context, *other).is_some_and(|p| p.key.id() == session));
+        same.filter_map(|other| context.home.stage(other).ok().map(Arc::new)).collect()
+    });
+    Ok(opened.await?)
+}
+
+struct Receiver {
+    context: Context,
+    keys: HandoffKeys,
+    streams: mpsc::Receiver<Routed>,
+    numbers: HashSet<u32>,
+    manifest: Verified<Manifest>,
+}
+
+impl Receiver {
+    /// Asks for the chunks that are not here and waits until they are here and durable.
+    async fn receive(&mut self, chunks: &Chunks, list: &[ChunkRef], of: NeedOf) -> Result<(), FetchError> {
+        let (bitmap, missing) = needed(chunks, list);
+        let total: u64 = missing.iter().map(|chunk| u64::from(chunk.length)).sum();
+        let all: u64 = list.iter().map(|chunk| u64::from(chunk.length)).sum();
+        self.ask(of, bitmap, all - total).await;
+        let wanted = Arc::new(Wanted::new(missing));
+        let stage = chunks.stage.clone();
+        let mut streams = tokio::task::JoinSet::new();
+        let mut show = tokio::time::interval(limits::PROGRESS_PAUSE);
+        while !wanted.is_done() {
+            tokio::select! {
+                routed = self.streams.recv() => {
+                    let Some(routed) = routed else { return Err(FetchError::Stopping) };
+                    // A stream of a round that was given up has other keys: it is dropped, its sender told to stop.
+                    if let Ok(opener) = self.opener(&routed.header) {
+                        streams.spawn(open_stream(opener, routed.stream, stage.clone(), wanted.clone()));
+                    }
+                }
+                Some(ended) = streams.join_next() => {
+                    ended.unwrap_or(Err(FetchError::Stopping))?;
+                }
+                () = wanted.done.notified() => {}
+                _ = show.tick() => self.show(of, wanted.bytes.load(Ordering::Relaxed), total).await,
+            }
+        }
+        self.show(of, total, total).await;
+        // Streams that still run hold nothing that is wanted any more.
+        streams.abort_all();
+        Ok(self.context.block(move |_| stage.sync().map(drop)).await??)
+    }
+
+    async fn ask(&self, of: NeedOf, bitmap: Vec<u8>, present: u64) {
+        let (source, session) = (self.manifest.source, self.manifest.session);
+        let need = PeerMessage::Need { handoff: self.manifest.handoff, round: self.manifest.round, of, bitmap };
+        self.context
+            .tell(move |actor| {
+                if of == NeedOf::Payload {
+                    actor.count_present(session, present);
+                }
+                actor.send(source, need);
+            })
+            .await;
+    }
+
+    async fn show(&self, of: NeedOf, bytes: u64, total: u64) {
+        if of == NeedOf::Payload {
+            let (session, round) = (self.manifest.session, self.manifest.round);
+            self.context.tell(move |actor| actor.report(session, Phase::Transferring, (bytes, total), round, "")).await;
+        }
+    }
+
+    fn opener(&mut self, header: &[u8; HEADER_BYTES]) -> Result<Opener, FetchError> {
+        let opener = Opener::new(&self.keys, header).map_err(|error| FetchError::Integrity(error.to_string()))?;
+        if self.numbers.insert(opener.number()) {
+            Ok(opener)
+        } else {
+            Err(FetchError::Integrity("a stream number came twice".to_owned()))
+        }
+    }
+}
+
+fn needed(chunks: &Chunks, list: &[ChunkRef]) -> (Vec<u8>, Vec<ChunkRef>) {
+    let mut bitmap = vec![0; list.len().div_ceil(8)];
+    let mut missing = Vec::new();
+    for (index, chunk) in list.iter().enumerate() {
+        if !chunks.has(&chunk.id)
+            && let Some(byte) = bitmap.get_mut(index / 8)
+        {
+            *byte |= 1 << (index % 8);
+            missing.push(*chunk);
+        }
+    }
+    (bitmap, missing)
+}
+
+/// The chunks that were asked for and have not come.
+struct Wanted {
+    missing: Mutex<HashSet<ChunkId>>,
+    bytes: AtomicU64,
+    done: tokio::sync::Notify,
+}
+
+impl Wanted {
+    fn new(missing: Vec<ChunkRef>) -> Self {
+        let missing = missing.into_iter().map(|chunk| chunk.id).collect();
+        Self { missing: Mutex::new(missing), bytes: AtomicU64::new(0), done: tokio::sync::Notify::new() }
+    }
+
+    fn is_done(&self) -> bool {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Takes a chunk off the list after it was stored. False: nobody asked for it.
+    fn take(&self, id: &ChunkId) -> bool {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    }
+}
+
+/// Opens one stream on a thread of its own, a few pieces behind the link.
+async fn open_stream(
+    opener: Opener,
+    mut stream: DataReceiver,
+    stage: Arc<Stage>,
+    wanted: Arc<Wanted>,
+) -> Result<(), FetchError> {
+    let (pieces, sealed) = mpsc::channel(limits::PIECES);
+    let opening = tokio::task::spawn_blocking(move || open(opener, sealed, &stage, &wanted));
+    loop {
+        match stream.read_chunk(limits::PIECE_BYTES).await {
+            Ok(Some(piece)) => {
+                if pieces.send(piece).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => {
+                drop(pieces);
+                return opening.await.unwrap_or(Err(FetchError::Stopping));
+            }
+            // A cut stream: what came whole is kept, the rest is asked for after the reconnect.
+            Err(_) => {
+                drop(pieces);
+                return match opening.await {
+                    Ok(Err(error @ (FetchError::NoSpace(_) | FetchError::World(_)))) => Err(error),
+                    Ok(Ok(()) | Err(_)) | Err(_) => Ok(()),
+                };
+            }
+        }
+    }
+    opening.await.unwrap_or(Err(FetchError::Stopping))
+}
+
+fn open(
+    mut opener: Opener,
+    mut sealed: mpsc::Receiver<bytes::Bytes>,
+    stage: &Stage,
+    wanted: &Wanted,
+) -> Result<(), FetchError> {
+    let integrity = |error: String| FetchError::Integrity(error);
+    let mut reader = ChunkReader::default();
+    let mut plain = Vec::with_capacity(limits::PIECE_BYTES * 2);
+    let mut unsynced = 0;
+    while let Some(piece) = sealed.blocking_recv() {
+        plain.clear();
+        opener.push(&piece, &mut plain).map_err(|error| integrity(error.to_string()))?;
+        store(&mut reader, &plain, stage, wanted, &mut unsynced)?;
+    }
+    plain.clear();
+    opener.finish(&mut plain).map_err(|error| integrity(error.to_string()))?;
+    store(&mut reader, &plain, stage, wanted, &mut unsynced)?;
+    reader.finish().map_err(|error| integrity(error.to_string()))
+}
+
+fn store(
+    reader: &mut ChunkReader,
+    mut plain: &[u8],
+    stage: &Stage,
+    wanted: &Wanted,
+    unsynced: &mut u64,
+) -> Result<(), FetchError> {
+    loop {
+        let next = reader.next(&mut plain).map_err(|error| FetchError::Integrity(error.to_string()))?;
+        let Some((id, bytes)) = next else { return Ok(()) };
+        stage.put(&id, &bytes)?;
+        if !wanted.take(&id) {
+            return Err(FetchError::Integrity("a chunk that nobody asked for".to_owned()));
+        }
+        let length = bytes.len() as u64;
+        wanted.bytes.fetch_add(length, Ordering::Relaxed);
+        *unsynced += length;
+        if *unsynced >= limits::SYNC_BYTES {
+            stage.sync()?;
+            *unsynced = 0;
+        }
+        if wanted.is_done() {
+            wanted.done.notify_one();
+        }
+    }
+}
+
+async fn read_catalog(
+    context: &Context,
+    chunks: &Chunks,
+    manifest: &Verified<Manifest>,
+) -> Result<Catalog, FetchError> {
+    let (chunks, manifest) = (chunks.clone(), manifest.clone());
+    context
+        .block(move |_| {
+            let mut bytes = Vec::new();
+            let mut piece = Vec::new();
+            for chunk in &manifest.catalog {
+                chunks.read(&chunk.id, &mut piece).map_err(|error| FetchError::Integrity(error.to_string()))?;
+                bytes.extend_from_slice(&piece);
+                if bytes.len() as u64 > cede_wire::limits::CATALOG_BYTES {
+                    return Err(FetchError::Undecodable("the catalog is too long".to_owned()));
+                }
+            }
+            if Hash::of(&bytes) != manifest.root {
+                return Err(FetchError::Integrity("the catalog's hash is another".to_owned()));
+            }
+            Catalog::from_bytes(&bytes).map_err(|error| FetchError::Undecodable(error.to_string()))
+        })
+        .await?
+}
+
+/// The last manifest must fit what a person approved. Source: SPEC H-4.
+fn check_scope(catalog: &Catalog, manifest: &Manifest, plan: &ArrivalPlan) -> Result<(), FetchError> {
+    let outside = |what: String| Err(FetchError::OutsideScope(what));
+    if catalog.key != plan.key || catalog.head != manifest.head {
+        return Err(FetchError::Undecodable("the catalog is of another session or turn".to_owned()));
+    }
+    let bytes: u64 = catalog.distinct_chunks().iter().map(|chunk| u64::from(chunk.length)).sum();
+    if bytes > plan.limit_bytes || catalog.entries.len() as u64 > plan.limit_entries {
+        return outside(format!("{bytes} bytes in {} entries", catalog.entries.len()));
+    }
+    let executables: HashSet<&str> = plan.executables.iter().map(String::as_str).collect();
+    for entry in catalog.entries.iter().filter(|entry| entry.place == Place::Tree) {
+        if is_executable(entry) && !executables.contains(entry.path.shown().as_str()) {
+            return outside(format!("a new executable: {}", entry.path.shown()));
+        }
+    }
+    Ok(())
+}
+
+fn is_executable(entry: &Entry) -> bool {
+    match &entry.body {
+        Body::File { mode, .. } | Body::GitBlob { mode, .. } => mode & 0o111 != 0,
+        Body::Symlink { .. } | Body::Directory { .. } => false,
+    }
+}
+
+enum Placing {
+    Chunk,
+    Failed(FetchError),
+}
+
+impl Placing {
+    fn into_error(self) -> FetchError {
+        match self {
+            Self::Chunk => FetchError::Integrity("a chunk is missing or damaged".to_owned()),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+/// Writes the whole payload beside its place, durable. Nothing of the present tree is touched.
+async fn place(
+    fetch: &Fetch,
+    catalog: &Arc<Catalog>,
+    chunks: &Chunks,
+    visit: Option<Arc<Visit>>,
+) -> Result<ArrivalPlan, Placing> {
+    let (catalog, chunks, plan) = (catalog.clone(), chunks.clone(), fetch.plan.clone());
+    let placed = fetch.context.block(move |context| place_blocking(context, &catalog, &chunks, plan, visit.as_deref()));
+    placed.await.map_err(|stopping| Placing::Failed(stopping.into()))?
+}
+
+fn place_blocking(
+    context: &Context,
+    catalog: &Catalog,
+    chunks: &Chunks,
+    mut plan: ArrivalPlan,
+    visit: Option<&Visit>,
+) -> Result<ArrivalPlan, Placing> {
+    let world = |error: std::io::Error| Placing::Failed(FetchError::World(error.to_string()));
+    let baseline = visit.filter(|visit| visit.root == plan.target).map(|visit| &visit.baseline);
+    match stage_tree(catalog, chunks, &plan, baseline) {
+        Ok(()) => {}
+        Err(cede_agent::tree::StageError::TargetDiffers { differences, .. }) => {
+            stand_elsewhere(&mut plan, &differences);
+            stage_tree(catalog, chunks, &plan, None).map_err(staging_failed)?;
+        }
+        Err(error) => return Err(staging_failed(error)),
+    }
+    let files = ArrivalPlan::files(context, plan.handoff);
+    write_transcript(catalog, chunks, &files).map_err(world)?;
+    let bytes = catalog.to_bytes();
+    let kept = context.objects.put(&bytes);
+    kept.map_err(|error| Placing::Failed(FetchError::World(error.to_string())))?;
+    plan.root = Some(Hash::of(&bytes));
+    plan.save(context).map_err(world)?;
+    sync_file_system(&files).map_err(world)?;
+    Ok(plan)
+}
+
+/// The place of the last visit was changed by a person: nothing there is touched.
+fn stand_elsewhere(plan: &mut ArrivalPlan, differences: &[String]) {
+    plan.notes.push(format!(
+        "{} was changed since the session left ({}); the session stands in a new directory",
+        plan.target.display(),
+        differences.join(", ")
+    ));
+    plan.target = free_target(&plan.target);
+    plan.staging = staging_beside(&plan.target, plan.handoff);
+}
+
+fn stage_tree(
+    catalog: &Catalog,
+    chunks: &Chunks,
+    plan: &ArrivalPlan,
+    baseline: Option<&cede_agent::tree::Baseline>,
+) -> Result<(), cede_agent::tree::StageError> {
+    if let Some(parent) = plan.target.parent() {
+        // A parent that cannot be made shows in the staging that follows.
+        let _ = std::fs::create_dir_all(parent);
+    }
+    let request = StageRequest {
+        entries: &catalog.entries,
+        chunks,
+        staging: &plan.staging,
+        target: &plan.target,
+        baseline,
+        cache: &StatCache::default(),
+        local_clone: plan.clone.as_deref(),
+    };
+    stage(&request).map(drop)
+}
+
+fn staging_failed(error: cede_agent::tree::StageError) -> Placing {
+    use cede_agent::tree::StageError;
+    match error {
+        StageError::Chunk(_) => Placing::Chunk,
+        StageError::Hostile(_) | StageError::Git { .. } => Placing::Failed(FetchError::Undecodable(error.to_string())),
+        StageError::NoSpace { .. } => Placing::Failed(FetchError::NoSpace(error.to_string())),
+        StageError::TargetDiffers { .. }
+        | StageError::Compare(_)
+        | StageError::OtherFileSystem(_)
+        | StageError::Io { .. } => Placing::Failed(FetchError::CannotPlace(error.to_string())),
+    }
+}
+
+/// Writes the conversation's files under their logical paths, which cannot leave the directory.
+fn write_transcript(catalog: &Catalog, chunks: &Chunks, files: &Path) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    if files.exists() {
+        std::fs::remove_dir_all(files)?;
+    }
+    let directories = |path: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    directories(files)?;
+    let mut piece = Vec::new();
+    for entry in catalog.entries.iter().filter(|entry| entry.place == Place::Transcript) {
+        let path = files.join(std::ffi::OsStr::from_bytes(entry.path.as_bytes()));
+        path.parent().map_or(Ok(()), directories)?;
+        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        for chunk in entry.chunks() {
+            chunks.read(&chunk.id, &mut piece)?;
+            out.write_all(&piece)?;
+        }
+        if let Body::File { mtime, .. } = &entry.body {
+            let seconds = u64::try_from(mtime.seconds).unwrap_or(0);
+            let at = std::time::UNIX_EPOCH + std::time::Duration::new(seconds, mtime.nanos);
+            out.set_modified(at)?;
+        }
+    }
+    Ok(())
+}
+
+fn sync_file_system(path: &Path) -> std::io::Result<()> {
+    let directory = std::fs::File::open(path)?;
+    rustix::fs::syncfs(&directory)?;
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! From a directory to a running daemon, and back.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use cede_agent::adapter::adapters;
+use cede_carrier::discovery::{Announcement, Discovery, Scope};
+use cede_carrier::endpoint::{BindError, Endpoint, Incoming};
+use cede_core::custodian::{Custodian, RestoreError, Trust};
+use cede_mesh::membership::{LogError, MembershipLog};
+use cede_seal::device::LocalDevice;
+use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
+use cede_store::journal::{Condition, Journal, JournalError, Replay};
+use cede_store::objects::{ObjectError, Objects};
+use cede_wire::record::Record;
+use tokio::sync::mpsc;
+
+use crate::actor::{Actor, Input, LoopError};
+use crate::clock::{Clock, NoRandomness, random};
+use crate::context::{Context, Shared};
+use crate::control::{self, SocketError};
+use crate::limits;
+use crate::options::Options;
+use crate::peers::{Door, Peers};
+
+/// Why a daemon did not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The key file cannot be used.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The key file holds something else.
+    #[error(
+        "the identity file holds no key of 32 bytes; restore it from a backup, or move the state directory away to begin anew"
+    )]
+    NotAKey,
+    /// The incarnation file cannot be used.
+    #[error(transparent)]
+    Incarnation(#[from] IncarnationError),
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The objects cannot be opened.
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
+    /// The membership records contradict each other.
+    #[error("the membership records do not hold")]
+    Members(#[from] LogError),
+    /// The custody records contradict each other.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// The address is taken or not ours.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The control socket cannot be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// No random bytes.
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
+    /// The journal failed while the daemon ran.
+    #[error(transparent)]
+    Loop(#[from] LoopError),
+}
+
+/// What the journal says that is not the custodian's.
+#[derive(Default)]
+struct Facts {
+    members: Vec<cede_wire::canonical::Signed<cede_wire::member::MemberEntry>>,
+    dropped: BTreeSet<cede_wire::id::DeviceId>,
+    policies: BTreeMap<cede_wire::id::DeviceId, cede_wire::record::PeerPolicy>,
+    addresses: BTreeMap<cede_wire::id::DeviceId, String>,
+    placed: BTreeMap<cede_wire::id::SessionId, cede_wire::record::PlacedSession>,
+}
+
+/// Runs a daemon until it is told to stop: by `cede stop`, SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`RunError`]; nothing was acted on after it.
+pub async fn run(options: Options) -> Result<(), RunError> {
+    let home = Home::open(&options.state)?;
+    let local = Arc::new(identity(&home)?);
+    let incarnation = home.incarnation(random()?)?;
+    let (journal, replay) = Journal::open(&home)?;
+    let damaged = report_condition(&replay);
+    let facts = Facts::of(&replay.records);
+    let log = (!facts.members.is_empty()).then(|| MembershipLog::from_entries(&facts.members)).transpose()?;
+    let clock = Clock::start();
+    let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
+    let mesh = log.as_ref().map(MembershipLog::mesh);
+    let custodian = Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
+    drop(replay);
+    let name = name_of(&options, log.as_ref(), &local);
+    let door = Arc::new(Door::default());
+    let mut peers = Peers::new(local.device(), log, door.clone());
+    (peers.dropped, peers.addresses) = (facts.dropped, facts.addresses);
+    peers.refresh_door();
+    let endpoint = Endpoint::bind(&local, options.listen, door)?;
+    let listener = control::listen(&options.socket)?;
+    let (inputs, inbox) = mpsc::channel(limits::INPUTS);
+    let context = Context::new(Shared {
+        objects: Objects::open(&home)?,
+        adapters: adapters(&options.surroundings),
+        surroundings: options.surroundings.clone(),
+        state: options.state.clone(),
+        routes: dashmap::DashMap::new(),
+        last_look: crate::sessions::LastLook::default(),
+        local,
+        home,
+        endpoint,
+        clock,
+        inputs,
+    });
+    let mut actor = Actor {
+        context: context.clone(),
+        custodian,
+        journal,
+        read_only: damaged,
+        name,
+        peers,
+        pairing: crate::pairing::Pairing::default(),
+        placed: facts.placed,
+        policies: facts.policies,
+        moves: crate::moves::Moves::default(),
+        leaving: BTreeMap::new(),
+        arriving: BTreeMap::new(),
+        approvals: BTreeMap::new(),
+        takes: crate::take::Takes::default(),
+        listings: Vec::new(),
+        pending: VecDeque::new(),
+    };
+    tracing::info!(listening = %crate::commands::listening(&context), socket = %options.socket.display(), "up");
+    actor.keep_links();
+    let around = [
+        tokio::spawn(control::serve(context.clone(), listener)),
+        tokio::spawn(accept(context.clone())),
+        tokio::spawn(discover(context.clone(), options.discovery)),
+        tokio::spawn(stop_on_signal(context.clone())),
+    ];
+    let ended = actor.run(inbox).await;
+    around.iter().for_each(tokio::task::JoinHandle::abort);
+    // The next daemon makes it anew; a client sees at once that nobody listens.
+    let _ = std::fs::remove_file(&options.socket);
+    context.endpoint.close().await;
+    tracing::info!("stopped");
+    Ok(ended?)
+}
+
+/// The device's key, made at the first start.
+fn identity(home: &Home) -> Result<LocalDevice, RunError> {
+    if let Some(secret) = home.secret("identity")? {
+        let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| RunError::NotAKey)?;
+        return Ok(LocalDevice::from_secret(secret));
+    }
+    let local = LocalDevice::from_secret(&random()?);
+    home.put_secret("identity", local.secret().as_slice())?;
+    Ok(local)
+}
+
+fn report_condition(replay: &Replay) -> bool {
+    match replay.condition {
+        Condition::Clean => false,
+        Condition::TornTail { .. } => {
+            tracing::info!("the journal ended in a write that was never acknowledged; it was cut off");
+            false
+        }
+        Condition::Damaged { .. } => {
+            tracing::error!("the journal is damaged: this device acts for no session until its operator decides");
+            true
+        }
+    }
+}
+
+impl Facts {
+    fn of(records: &[Record]) -> Self {
+        let mut facts = Self::default();
+        for record in records {
+            facts.take(record);
+        }
+        facts
+    }
+
+    fn take(&mut self, record: &Record) {
+        match record {
+            Record::Member(entry) => self.members.push(entry.clone()),
+            Record::PeerDropped { device } => drop(self.dropped.insert(*device)),
+            Record::PolicySet { device, policy } => drop(self.policies.insert(*device, *policy)),
+            Record::AddressSeen { device, address } => drop(self.addresses.insert(*device, address.clone())),
+            Record::Placed(placed) => drop(self.placed.insert(placed.key.id(), placed.clone())),
+            Record::Custody(_)
+            | Record::Approved { .. }
+            | Record::Staged { .. }
+            | Record::Active { .. }
+            | Record::Discarded { .. }
+            | Record::Retired { .. }
+            | Record::Installed { .. }
+            | Record::FenceRaised { .. }
+            | Record::FenceLifted { .. } => {}
+        }
+    }
+}
+
+/// The name in the mesh; before there is one, what was asked for, or the host's.
+fn name_of(options: &Options, log: Option<&MembershipLog>, local: &LocalDevice) -> String {
+    let known = log.and_then(|log| log.member(&local.device())).map(|member| member.name.clone());
+    known.unwrap_or_else(|| {
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        cede_mesh::name::clean(&options.name.clone().unwrap_or_else(host))
+    })
+}
+
+async fn accept(context: Context) {
+    loop {
+        let Ok(hello) = context.ask(|actor| actor.peers.hello()).await else { return };
+        // Before there is a mesh only pairing comes in; the greeting is never sent then.
+        let hello = hello.unwrap_or_else(|| no_mesh(&context));
+        match context.endpoint.accept(&hello).await {
+            Some(Incoming::Member(link)) => {
+                if context.inputs.send(Input::LinkUp(link)).await.is_err() {
+                    return;
+                }
+            }
+            Some(Incoming::Pairing(link)) => {
+                tokio::spawn(crate::pairing::serve_guest(context.clone(), link));
+            }
+            None => return,
+        }
+    }
+}
+
+fn no_mesh(context: &Context) -> cede_wire::message::Hello {
+    cede_wire::message::Hello {
+        protocol_min: cede_wire::message::PROTOCOL_MIN,
+        protocol_max: cede_wire::message::PROTOCOL_MAX,
+        device: context.local.device(),
+        mesh: cede_wire::id::MeshId::new([0; 32]),
+        software: env!("CARGO_PKG_VERSION").to_owned(),
+        members: 0,
+    }
+}
+
+/// Announces this device on the local network and dials members that are near.
+async fn discover(context: Context, on: bool) {
+    if !on {
+        return;
+    }
+    let mesh = loop {
+        match context.ask(|actor| actor.peers.mesh()).await {
+            Ok(Some(mesh)) => break mesh,
+            Ok(None) => tokio::time::sleep(limits::DIAL_LONGEST).await,
+            Err(_) => return,
+        }
+    };
+    let Ok(address) = context.endpoint.local_addr() else { return };
+    let announcement = Announcement { device: context.local.device(), mesh, port: address.port() };
+    let scope = if address.ip().is_loopback() { Scope::Loopback } else { Scope::Lan };
+    let mut discovery = Discovery::start(announcement, scope);
+    loop {
+        let hint = discovery.next().await;
+        let address = hint.address.to_string();
+        let near = context.ask(move |actor| {
+            let members = actor.peers.members();
+            members.into_iter().find(|member| hint.may_be(&member.device()) && !actor.connected(member.device()))
+        });
+        match near.await {
+            Ok(Some(member)) => drop(crate::peers::dial(&context, &member, &address).await),
+            Ok(None) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+async fn stop_on_signal(context: Context) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    // A daemon that ends already needs no telling.
+    let _ = context.inputs.send(Input::Stop).await;
+}

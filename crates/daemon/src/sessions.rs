@@ -1,0 +1,261 @@
+//! Which session a person means.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use cede_wire::control::{Failure, SessionSummary, exit};
+use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::message::{ListedSession, PeerMessage};
+use cede_wire::session::{SessionInfo, SessionKey};
+
+use crate::actor::Actor;
+use crate::context::Context;
+use crate::limits;
+use crate::offering::failure;
+
+/// A look at the agents' stores.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Found {
+    pub(crate) sessions: Vec<SessionInfo>,
+    /// Adapters that could not look, with the reason.
+    pub(crate) silent: Vec<String>,
+}
+
+/// The last look, for callers that come within [`limits::DISCOVERY_AGE`].
+#[derive(Default)]
+pub(crate) struct LastLook(Mutex<Option<(Instant, Found)>>);
+
+impl LastLook {
+    fn fresh(&self) -> Option<Found> {
+        let last = self.0.lock().ok()?;
+        last.as_ref().filter(|(at, _)| at.elapsed() < limits::DISCOVERY_AGE).map(|(_, found)| found.clone())
+    }
+}
+
+/// Looks at every agent's store. Blocks.
+pub(crate) fn discover(context: &Context) -> Found {
+    if let Some(found) = context.last_look.fresh() {
+        return found;
+    }
+    let mut found = Found::default();
+    for adapter in &context.adapters {
+        match adapter.discover() {
+            Ok(sessions) => found.sessions.extend(sessions),
+            Err(error) => found.silent.push(format!("{}: {error}", adapter.agent().name())),
+        }
+    }
+    found.sessions.sort_by_key(|info| std::cmp::Reverse(info.updated_unix_ms));
+    if let Ok(mut last) = context.last_look.0.lock() {
+        *last = Some((Instant::now(), found.clone()));
+    }
+    found
+}
+
+/// A session by its id. Blocks.
+pub(crate) fn find(context: &Context, session: SessionId, key: Option<SessionKey>) -> Option<SessionInfo> {
+    let described = key.and_then(|key| crate::offering::describe(context, &key).ok());
+    described.or_else(|| discover(context).sessions.into_iter().find(|info| info.key.id() == session))
+}
+
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned()
+}
+
+/// Picks the session that a text means: a prefix of its id or of the agent's id, its title, or its directory.
+pub(crate) fn pick(found: &[SessionInfo], text: Option<&str>, directory: &str) -> Result<SessionInfo, Failure> {
+    let means = |info: &&SessionInfo| match text {
+        Some(text) => named(info, text),
+        None => Path::new(directory).starts_with(&info.directory),
+    };
+    let mut matching: Vec<&SessionInfo> = found.iter().filter(means).collect();
+    if text.is_none() {
+        // Where directories lie in each other, the nearest one is meant.
+        let nearest = matching.iter().map(|info| info.directory.len()).max().unwrap_or(0);
+        matching.retain(|info| info.directory.len() == nearest);
+    }
+    match matching.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(none_found(text, directory)),
+        several => Err(too_many(several)),
+    }
+}
+
+fn named(info: &SessionInfo, text: &str) -> bool {
+    let id = info.key.id().to_string();
+    let native = info.key.native.as_str();
+    !text.is_empty()
+        && (id.starts_with(text) || native.starts_with(text) || info.title == text || info.directory == text)
+}
+
+fn none_found(text: Option<&str>, directory: &str) -> Failure {
+    let (why, cure) = match text {
+        Some(text) => (format!("no session here is called {text}"), "cede ls".to_owned()),
+        None => (
+            format!("no session of a coding agent works in {directory}"),
+            "cede ls, or to move the plain directory: cede to <device> --files".to_owned(),
+        ),
+    };
+    failure(exit::USAGE, "no session is meant", &why, &cure)
+}
+
+fn too_many(several: &[&SessionInfo]) -> Failure {
+    let list: Vec<String> =
+        several.iter().take(5).map(|info| format!("{} ({})", info.key.id().short(), info.title)).collect();
+    let why = format!("{} sessions fit: {}", several.len(), list.join(", "));
+    failure(exit::USAGE, "it is not clear which session is meant", &why, "name one by its id")
+}
+
+impl Actor {
+    /// A session of this device, for lists.
+    pub(crate) fn summary(&self, info: &SessionInfo) -> SessionSummary {
+        let id = info.key.id();
+        let here = self.is_here(id);
+        let directory = Path::new(&info.directory);
+        let resume = self.context.adapter(info.key.agent).filter(|_| self.custodian.may_act(id));
+        SessionSummary {
+            id,
+            agent: info.key.agent,
+            native: info.key.native.to_string(),
+            title: info.title.clone(),
+            directory: info.directory.clone(),
+            turns: info.turns,
+            bytes: info.bytes,
+            version: info.version.clone(),
+            updated_unix_ms: info.updated_unix_ms,
+            activity: Some(info.activity.clone()),
+            owner: self.owner_name(id),
+            here,
+            token: self.custodian.token(id),
+            state: self.state_of(id),
+            resume: resume.map_or_else(String::new, |adapter| adapter.resume_command(&info.key.native, directory)),
+        }
+    }
+
+    /// A session that this device knows of but does not have in an agent's store.
+    fn absent(&self, id: SessionId) -> Option<SessionSummary> {
+        let placed = self.placed.get(&id)?;
+        Some(SessionSummary {
+            id,
+            agent: placed.key.agent,
+            native: placed.key.native.to_string(),
+            title: placed.title.clone(),
+            directory: path_of(&placed.directory).display().to_string(),
+            turns: 0,
+            bytes: 0,
+            version: String::new(),
+            updated_unix_ms: 0,
+            activity: None,
+            owner: self.owner_name(id),
+            here: self.is_here(id),
+            token: self.custodian.token(id),
+            state: self.state_of(id),
+            resume: String::new(),
+        })
+    }
+
+    fn owner_name(&self, id: SessionId) -> String {
+        self.device_name(self.custodian.owner(id).unwrap_or(self.context.local.device()))
+    }
+
+    /// Where a session stands, in words.
+    pub(crate) fn state_of(&self, id: SessionId) -> String {
+        use cede_core::custodian::Standing;
+        match self.custodian.standing(id) {
+            None | Some(Standing::InCharge) => "in charge here".to_owned(),
+            Some(Standing::Leaving(_)) => "in charge here, a move is under way".to_owned(),
+            Some(Standing::Arriving) => "arriving".to_owned(),
+            Some(Standing::PayloadMissing) => "arriving, its files are fetched again".to_owned(),
+            Some(Standing::ReleasedTo(to)) => format!("released, waiting for {}", self.device_name(to)),
+            Some(Standing::Elsewhere(owner)) => format!("at {}", self.device_name(owner)),
+            Some(Standing::SeizedBy(owner)) => format!("taken over by {}", self.device_name(owner)),
+            Some(Standing::Unconfirmed) => "unconfirmed: nothing acts".to_owned(),
+        }
+    }
+
+    /// Every session that this device has or has had, newest first.
+    pub(crate) fn summaries(&self, found: &Found) -> Vec<SessionSummary> {
+        let mut all: Vec<SessionSummary> = found.sessions.iter().map(|info| self.summary(info)).collect();
+        let listed: Vec<SessionId> = all.iter().map(|summary| summary.id).collect();
+        let known = self.custodian.sessions().map(|(id, _)| id).filter(|id| !listed.contains(id));
+        all.extend(known.filter_map(|id| self.absent(id)));
+        all
+    }
+
+    /// A peer wants to see the sessions here.
+    pub(crate) fn answer_listing(&mut self, from: DeviceId) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let Ok(found) = context.block(discover).await else { return };
+            context
+                .tell(move |actor| {
+                    let here = found.sessions.into_iter().filter(|info| actor.is_here(info.key.id()));
+                    let me = actor.context.local.device();
+                    let listed = here.take(cede_wire::limits::LISTED_SESSIONS).map(|info| {
+                        let id = info.key.id();
+                        let owner = actor.custodian.owner(id).unwrap_or(me);
+                        ListedSession { token: actor.custodian.token(id), owner, info }
+                    });
+                    let message = PeerMessage::Sessions(listed.collect());
+                    actor.send(from, message);
+                })
+                .await;
+        });
+    }
+
+    pub(crate) fn handle_listing(&mut self, from: DeviceId, listed: Vec<ListedSession>) {
+        let (answered, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.listings).into_iter().partition(|w| w.0 == from);
+        self.listings = waiting;
+        for (_, waiter) in answered {
+            // A listing that timed out has nobody left.
+            let _ = waiter.send(listed.clone());
+        }
+    }
+}
+
+/// The sessions of the connected peers, and the names of those that did not answer in time.
+pub(crate) async fn peers_sessions(context: &Context) -> Vec<(DeviceId, String, Option<Vec<ListedSession>>)> {
+    let asked = context.ask(|actor| {
+        let members = actor.peers.members();
+        let connected: Vec<_> = members.into_iter().filter(|m| actor.peers.is_connected(m.device())).collect();
+        let mut waiting = Vec::new();
+        for member in connected {
+            let (answer, answered) = tokio::sync::oneshot::channel();
+            actor.listings.push((member.device(), answer));
+            actor.send(member.device(), PeerMessage::SessionsQuery);
+            waiting.push((member.device(), member.name, answered));
+        }
+        waiting
+    });
+    let deadline = tokio::time::Instant::now() + limits::LISTING;
+    let mut all = Vec::new();
+    for (device, name, answered) in asked.await.unwrap_or_default() {
+        let listed = tokio::time::timeout_at(deadline, answered).await.ok().and_then(Result::ok);
+        all.push((device, name, listed));
+    }
+    all
+}
+
+/// Summary of a session at a peer.
+pub(crate) fn remote(listed: ListedSession, owner: String) -> SessionSummary {
+    let info = listed.info;
+    SessionSummary {
+        id: info.key.id(),
+        agent: info.key.agent,
+        native: info.key.native.to_string(),
+        title: info.title,
+        directory: info.directory,
+        turns: info.turns,
+        bytes: info.bytes,
+        version: info.version,
+        updated_unix_ms: info.updated_unix_ms,
+        activity: Some(info.activity),
+        state: format!("at {owner}"),
+        owner,
+        here: false,
+        token: listed.token,
+        resume: String::new(),
+    }
+}

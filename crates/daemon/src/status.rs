@@ -1,0 +1,102 @@
+//! One screen: this device, peers, sessions, moves, questions.
+
+use std::collections::BTreeSet;
+
+use cede_wire::control::{DeviceSummary, SessionSummary, StatusReport};
+use cede_wire::id::DeviceId;
+use cede_wire::member::{Capability, Member};
+use cede_wire::record::PeerPolicy;
+
+use crate::actor::Actor;
+use crate::sessions::Found;
+
+/// Sessions that never moved are listed up to this number: `cede ls` shows all.
+const RECENT: usize = 5;
+
+impl Actor {
+    pub(crate) fn status(&self, found: &Found, listening: String) -> StatusReport {
+        let sessions = self.notable(self.summaries(found));
+        let (moves, approvals) = (self.moves.summaries(), self.approval_summaries());
+        let peers: Vec<DeviceSummary> = self.peers.members().iter().map(|member| self.device(member)).collect();
+        let next = if !approvals.is_empty() {
+            "cede approvals".to_owned()
+        } else if peers.is_empty() {
+            "cede pair".to_owned()
+        } else if let Some(away) = sessions.iter().find(|session| !session.here) {
+            format!("cede take {}", away.id.short())
+        } else {
+            format!("cede to {}", peers.first().map_or("<device>", |peer| peer.name.as_str()))
+        };
+        StatusReport {
+            device: self.this_device(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            mesh: self.peers.mesh(),
+            listening,
+            read_only: self.read_only,
+            peers,
+            sessions,
+            moves,
+            approvals,
+            next,
+        }
+    }
+
+    /// Every session that moved or moves, and the few newest others.
+    fn notable(&self, all: Vec<SessionSummary>) -> Vec<SessionSummary> {
+        let known: BTreeSet<_> = self.custodian.sessions().map(|(id, _)| id).collect();
+        let mut recent = 0;
+        let keep = |session: &SessionSummary| {
+            if known.contains(&session.id) {
+                return true;
+            }
+            recent += 1;
+            recent <= RECENT
+        };
+        all.into_iter().filter(keep).collect()
+    }
+
+    pub(crate) fn this_device(&self) -> DeviceSummary {
+        let id = self.context.local.device();
+        DeviceSummary {
+            id,
+            name: self.name.clone(),
+            this: true,
+            administrator: self.is_administrator(id),
+            connected: true,
+            address: None,
+            capabilities: Vec::new(),
+            policy: PeerPolicy::Yes,
+        }
+    }
+
+    pub(crate) fn device(&self, member: &Member) -> DeviceSummary {
+        let id = member.device();
+        DeviceSummary {
+            id,
+            name: member.name.clone(),
+            this: false,
+            administrator: self.is_administrator(id),
+            connected: self.peers.is_connected(id),
+            address: self.peers.addresses.get(&id).cloned(),
+            capabilities: member.capabilities.clone(),
+            policy: self.policies.get(&id).copied().unwrap_or(PeerPolicy::Ask),
+        }
+    }
+
+    pub(crate) fn is_administrator(&self, device: DeviceId) -> bool {
+        self.peers.log.as_ref().is_none_or(|log| log.administrator() == device)
+    }
+
+    /// What a new device may ask for: a person's own devices may everything that needs a yes to ask for.
+    pub(crate) fn granted() -> [Capability; 7] {
+        [
+            Capability::Presence,
+            Capability::Message,
+            Capability::Delegate,
+            Capability::File,
+            Capability::Handoff,
+            Capability::Observe,
+            Capability::Drive,
+        ]
+    }
+}

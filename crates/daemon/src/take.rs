@@ -1,0 +1,182 @@
+//! `cede take`: the owner is asked to hand a session over to this device.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody};
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
+use cede_wire::member::Capability;
+use cede_wire::message::PeerMessage;
+use cede_wire::record::PeerPolicy;
+use cede_wire::refusal::Refusal;
+use tokio::sync::mpsc;
+
+use crate::actor::Actor;
+use crate::limits;
+use crate::offering::{Order, exit_of, failure};
+
+/// The sessions that this device asked for.
+#[derive(Default)]
+pub(crate) struct Takes {
+    next: u64,
+    asked: BTreeMap<u64, (DeviceId, SessionId)>,
+    expected: BTreeMap<SessionId, (DeviceId, Instant)>,
+    refused: Vec<(SessionId, Refusal, String)>,
+}
+
+impl Takes {
+    /// Whether the operator here asked this device for this session: that is the yes to its offer.
+    pub(crate) fn expects(&self, session: SessionId, from: DeviceId) -> bool {
+        let fresh = |asked: &&(DeviceId, Instant)| asked.0 == from && asked.1.elapsed() < limits::EXPECTED_TAKE;
+        self.expected.get(&session).filter(fresh).is_some()
+    }
+
+    /// The session is here, or will not come.
+    pub(crate) fn done(&mut self, session: SessionId) {
+        self.expected.remove(&session);
+        self.asked.retain(|_, asked| asked.1 != session);
+    }
+
+    pub(crate) fn answer(&mut self, from: DeviceId, request: u64, answer: Result<HandoffId, (Refusal, String)>) {
+        let Some((owner, session)) = self.asked.get(&request).copied() else { return };
+        if owner != from {
+            return;
+        }
+        self.asked.remove(&request);
+        if let Err((refusal, detail)) = answer {
+            self.expected.remove(&session);
+            self.refused.push((session, refusal, detail));
+        }
+    }
+}
+
+/// A peer's question for a session of this device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TakeQuestion {
+    pub(crate) from: DeviceId,
+    pub(crate) request: u64,
+    pub(crate) session: SessionId,
+    pub(crate) wait: bool,
+    pub(crate) carry_only: bool,
+}
+
+impl Actor {
+    /// Asks the owner for a session; the client watches the move.
+    pub(crate) fn take(
+        &mut self,
+        session: SessionId,
+        owner: DeviceId,
+        wait: bool,
+        carry_only: bool,
+        watcher: mpsc::Sender<ReplyBody>,
+    ) {
+        self.takes.next += 1;
+        let request = self.takes.next;
+        self.takes.asked.insert(request, (owner, session));
+        self.takes.expected.insert(session, (owner, Instant::now()));
+        let (from, to) = (self.device_name(owner), self.name.clone());
+        self.moves.watch(session, watcher);
+        self.moves.begin(session, "", &from, &to);
+        self.report(session, Phase::Preparing, (0, 0), 0, &format!("asking {from}"));
+        self.send(owner, PeerMessage::Take { request, session, wait, carry_only });
+        self.reach(owner);
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(limits::REACH).await;
+            context.tell(move |actor| actor.take_unanswered(request, owner)).await;
+        });
+    }
+
+    fn take_unanswered(&mut self, request: u64, owner: DeviceId) {
+        if self.takes.asked.contains_key(&request) && !self.peers.is_connected(owner) {
+            let why = "the owner cannot be reached; the session stays with it".to_owned();
+            self.takes.answer(owner, request, Err((Refusal::TimedOut, why)));
+            self.end_refused_takes();
+        }
+    }
+
+    /// Tells the clients of takes that were refused.
+    pub(crate) fn end_refused_takes(&mut self) {
+        for (session, refusal, detail) in std::mem::take(&mut self.takes.refused) {
+            let owner = self.custodian.owner(session).map(|owner| self.device_name(owner));
+            let exit = exit_of(refusal);
+            let why = format!("{refusal}: {detail}");
+            let failed = failure(exit, "the session did not come here", &why, "cede status");
+            self.report(session, Phase::Abandoned, (0, 0), 0, &detail);
+            let failed = Failure { refusal: Some(refusal), now_at: owner, ..failed };
+            self.moves.end(session, &ReplyBody::Failed(failed));
+        }
+    }
+
+    /// A peer asks for a session of this device.
+    pub(crate) fn handle_take(
+        &mut self,
+        from: DeviceId,
+        request: u64,
+        session: SessionId,
+        wait: bool,
+        carry_only: bool,
+    ) {
+        let question = TakeQuestion { from, request, session, wait, carry_only };
+        if !self.peers.may(from, Capability::Handoff) {
+            self.refuse_take(question, Refusal::NotGranted, "this device was not given the right to ask for sessions");
+        } else if !self.is_here(session) || self.read_only {
+            let owner = self.in_charge(session);
+            self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
+        } else if self.policies.get(&from) == Some(&PeerPolicy::Yes) {
+            self.give(question);
+        } else {
+            self.ask_to_give(question);
+        }
+    }
+
+    pub(crate) fn refuse_take(&mut self, question: TakeQuestion, refusal: Refusal, detail: &str) {
+        let answer = Err((refusal, detail.to_owned()));
+        self.send(question.from, PeerMessage::TakeAnswer { request: question.request, answer });
+    }
+
+    /// The yes to a take: an ordinary move to the peer that asked.
+    pub(crate) fn give(&mut self, question: TakeQuestion) {
+        let destination_name = self.device_name(question.from);
+        let context = self.context.clone();
+        let key = self.key_of(question.session);
+        tokio::spawn(async move {
+            let found = context.block(move |context| crate::sessions::find(context, question.session, key)).await;
+            let Ok(found) = found else { return };
+            context
+                .tell(move |actor| {
+                    let Some(info) = found else {
+                        actor.refuse_take(question, Refusal::NotOwner, "no such session here");
+                        return;
+                    };
+                    let request = MoveRequest {
+                        device: destination_name.clone(),
+                        wait: question.wait,
+                        carry_only: question.carry_only,
+                        ..MoveRequest::default()
+                    };
+                    let order = Order {
+                        info,
+                        destination: question.from,
+                        destination_name,
+                        request,
+                        take: Some(question.request),
+                    };
+                    if let Err(failed) = actor.start_leaving(order) {
+                        actor.refuse_take(question, Refusal::Busy, &failed.why);
+                    }
+                })
+                .await;
+        });
+    }
+
+    /// A move that began with a take ended before its offer: the asker hears why.
+    pub(crate) fn answer_take(&mut self, to: DeviceId, take: Option<u64>, failed: &Failure) {
+        if let Some(request) = take {
+            let refusal = failed.refusal.unwrap_or(Refusal::Cancelled);
+            let cure = if failed.cure.is_empty() { String::new() } else { format!(" (there: {})", failed.cure) };
+            let answer = Err((refusal, format!("{}{cure}", failed.why)));
+            self.send(to, PeerMessage::TakeAnswer { request, answer });
+        }
+    }
+}
