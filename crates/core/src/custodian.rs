@@ -16,6 +16,7 @@ use cede_wire::session::SessionKey;
 
 use crate::chain::Chain;
 use crate::destination::HandoffDestination;
+use crate::limits;
 use crate::now::Now;
 use crate::output::{Event, Output};
 use crate::source::HandoffSource;
@@ -88,6 +89,7 @@ struct Session {
     arriving: Option<HandoffDestination>,
     unclaimed: Option<Unclaimed>,
     ack_at: Duration,
+    ack_wait: Duration,
     attempts: Attempts,
     fenced_for: Option<HandoffId>,
     /// A device that said that it cannot follow a part of the chain.
@@ -323,6 +325,7 @@ impl Session {
             arriving: None,
             unclaimed: None,
             ack_at: Duration::ZERO,
+            ack_wait: limits::ACK_REPEAT,
             attempts: Attempts::default(),
             fenced_for: None,
             whole_chain_to: None,

@@ -20,8 +20,11 @@ pub const RELEASE_FIRST: Duration = Duration::from_millis(250);
 /// See [`RELEASE_FIRST`].
 pub const RELEASE_LONGEST: Duration = Duration::from_secs(5);
 
-/// Pause between two repetitions of an acknowledgement that nobody answered.
+/// First and longest pause between two repetitions of an acknowledgement that nobody answered. A stage waits for days;
+/// when the line comes back the acknowledgement is repeated at once.
 pub const ACK_REPEAT: Duration = Duration::from_secs(5);
+/// See [`ACK_REPEAT`].
+pub const ACK_LONGEST: Duration = Duration::from_secs(5 * 60);
 
 /// An approval whose payload does not come is discarded.
 pub const RECEIVING_TTL: Duration = Duration::from_secs(24 * 60 * 60);

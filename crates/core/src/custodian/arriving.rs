@@ -85,7 +85,7 @@ impl Custodian {
         match arriving.stage(payload, now) {
             Ok(_) if state.is_designate() => self.become_active(session, attempt),
             Ok(token) => {
-                state.ack_at = now.after(limits::ACK_REPEAT);
+                (state.ack_at, state.ack_wait) = (now.after(limits::ACK_REPEAT), limits::ACK_REPEAT);
                 let (source, head, root) = (attempt.source, payload.head, payload.root);
                 self.persist(vec![Record::Staged { session, handoff, source, token, head, root }]);
                 self.send_ack(session);

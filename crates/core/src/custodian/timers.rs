@@ -76,7 +76,8 @@ impl Custodian {
                 self.receive_failed(id, handoff, Refusal::TimedOut, detail);
             }
         } else if staged && state.ack_at <= now.monotonic {
-            state.ack_at = now.after(limits::ACK_REPEAT);
+            state.ack_wait = (state.ack_wait * 2).min(limits::ACK_LONGEST);
+            state.ack_at = now.after(state.ack_wait);
             self.send_ack(id);
         }
     }
