@@ -59,7 +59,7 @@ impl Actor {
     fn ask_sessions(&self, peers: bool, replies: Replies) {
         let context = self.context.clone();
         tokio::spawn(async move {
-            let Ok(found) = context.block(sessions::discover).await else { return };
+            let Ok(found) = context.block(sessions::look).await else { return };
             let remote = if peers { sessions::peers_sessions(&context).await } else { Vec::new() };
             let mut silent = found.silent.clone();
             let Ok(mut all) = context.ask(move |actor| actor.summaries(&found)).await else { return };
@@ -185,7 +185,7 @@ impl Actor {
         };
         let context = self.context.clone();
         tokio::spawn(async move {
-            let Ok(found) = context.block(sessions::discover).await else { return };
+            let Ok(found) = context.block(sessions::look).await else { return };
             context.tell(move |actor| actor.start_found(&member, request, &found, replies)).await;
         });
     }

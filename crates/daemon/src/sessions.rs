@@ -33,11 +33,13 @@ impl LastLook {
     }
 }
 
-/// Looks at every agent's store. Blocks.
+/// Looks at every agent's store, unless that was done a moment ago. Blocks.
 pub(crate) fn discover(context: &Context) -> Found {
-    if let Some(found) = context.last_look.fresh() {
-        return found;
-    }
+    context.last_look.fresh().unwrap_or_else(|| look(context))
+}
+
+/// Looks at every agent's store: a person may name a session that began this very moment. Blocks.
+pub(crate) fn look(context: &Context) -> Found {
     let mut found = Found::default();
     for adapter in &context.adapters {
         match adapter.discover() {
