@@ -76,11 +76,9 @@ fn tell(demo: &Demo, root: &Path, running: &Running, story: &mut Story<'_>) -> R
     let laptop = Device::start(root, "laptop", running)?;
     let server = Device::start(root, "server", running)?;
     story.devices(root);
-    let told = there_and_back(demo, root, [&laptop, &server], story);
-    if let Err(failure) = told {
-        let why =
-            format!("{}\nlaptop's log: {}\nserver's log: {}", failure.why, laptop.last_words(), server.last_words());
-        return Err(Failure { why, ..failure });
+    if let Err(failure) = there_and_back(demo, root, [&laptop, &server], story) {
+        [&laptop, &server].into_iter().for_each(|device| story.last_words(device));
+        return Err(failure);
     }
     laptop.stop()?;
     server.stop()
@@ -270,7 +268,7 @@ fn held(before: &Evidence, after: &Evidence, at: &str) -> Result<(), Failure> {
     if differences.is_empty() {
         return Ok(());
     }
-    Err(broken(&format!("what arrived at {at} is not what left"), &differences.join("\n       ")))
+    Err(broken(&format!("what arrived at {at} is not what left"), &differences.join("; ")))
 }
 
 /// Ignored files stayed where they were and did not travel.

@@ -51,3 +51,6 @@ pub(crate) const SHOWN_DIFFERENCES: usize = 20;
 
 /// How often the demo's operators look for questions.
 pub(crate) const OPERATOR_LOOKS: Duration = Duration::from_millis(40);
+
+/// How long work on other threads may last after the daemon has ended: it is cut off like a crash, which it survives.
+pub(crate) const LAST_WORK: Duration = Duration::from_secs(2);

@@ -54,9 +54,9 @@ impl Places {
         if bytes > SOCKET_PATH_BYTES { Err(PlacesError::SocketTooLong { bytes }) } else { Ok(places) }
     }
 
-    /// Everything in one directory.
+    /// Everything in one directory. The state is one of its own: the store refuses one with foreign files in it.
     fn below(home: &Path) -> Self {
-        Self { state: home.to_owned(), socket: home.join("cede.sock"), config: home.join("config.toml") }
+        Self { state: home.join("state"), socket: home.join("cede.sock"), config: home.join("config.toml") }
     }
 
     fn from_xdg(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PlacesError> {
@@ -93,14 +93,14 @@ mod tests {
         let places = Places::resolve(Some(Path::new("/h")), &variables(&[("HOME", "/home/ada")])).unwrap();
         assert_eq!(
             places,
-            Places { state: "/h".into(), socket: "/h/cede.sock".into(), config: "/h/config.toml".into() }
+            Places { state: "/h/state".into(), socket: "/h/cede.sock".into(), config: "/h/config.toml".into() }
         );
     }
 
     #[test]
     fn relative_home_is_made_absolute() {
         let places = Places::resolve(Some(Path::new("h")), &variables(&[])).unwrap();
-        assert_eq!(places.state, std::env::current_dir().unwrap().join("h"));
+        assert_eq!(places.state, std::env::current_dir().unwrap().join("h/state"));
     }
 
     #[test]

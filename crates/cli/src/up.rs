@@ -1,26 +1,65 @@
 //! `cede up`: the daemon of this device, in the foreground.
 
-use std::io::Read;
+use std::error::Error;
+use std::io::{IsTerminal, Read};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
+use cede_daemon::{Options, RunError, Surroundings};
 use cede_wire::control::{Failure, exit};
 use rustix::process::{Signal, getpid, kill_process};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::Up;
 use crate::config::Config;
 use crate::fault;
+use crate::limits::LAST_WORK;
 use crate::places::Places;
 
 /// Runs the daemon until it is stopped.
 ///
 /// # Errors
 /// Why it did not start, or why it had to stop.
-pub(crate) fn run(up: Up, places: Places) -> Result<u8, Failure> {
+pub(crate) fn run(up: Up, places: Places, json: bool) -> Result<u8, Failure> {
     let config = Config::read(&places.config).map_err(|error| error.failure(&places.config))?;
+    log(up.log.as_deref().or(config.log.as_deref()).unwrap_or("info"), json)?;
     if up.while_stdin {
         std::thread::spawn(end_with_stdin);
     }
-    let _options = (up.listen.or(config.listen), up.name.or(config.name), up.log.or(config.log), config.discovery);
-    Err(fault::local(exit::FAILED, "the daemon is not part of this program yet", "", ""))
+    let options = options(up, config, places)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| fault::local(exit::FAILED, NOT_STARTED, &error.to_string(), ""))?;
+    let ended = runtime.block_on(cede_daemon::run(options));
+    runtime.shutdown_timeout(LAST_WORK);
+    ended.map(|()| exit::OK).map_err(|error| failure(&error))
+}
+
+fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
+    let surroundings = Surroundings::from_variables(places.state.join("agents"), std::env::vars_os());
+    let no_home = || {
+        fault::local(exit::FAILED, NOT_STARTED, "HOME is not set, so no agent's files can be found", "export HOME=…")
+    };
+    Ok(Options {
+        surroundings: surroundings.ok_or_else(no_home)?,
+        state: places.state,
+        socket: places.socket,
+        listen: up.listen.or(config.listen).unwrap_or(EVERYWHERE),
+        name: up.name.or(config.name),
+        discovery: !up.no_discovery && config.discovery.unwrap_or(true),
+    })
+}
+
+/// Logs go to the standard error; colours only where a person looks.
+fn log(filter: &str, json: bool) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        let cure = "say error, warn, info, debug or trace: cede up --log debug";
+        fault::local(exit::USAGE, "the log filter is not understood", &error.to_string(), cure)
+    })?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = subscriber.with_ansi(std::io::stderr().is_terminal());
+    // A subscriber that is set already logs as well.
+    let _set = if json { subscriber.json().finish().try_init() } else { subscriber.finish().try_init() };
+    Ok(())
 }
 
 /// Whoever started this daemon holds the other end, and may die without a word.
@@ -29,3 +68,56 @@ fn end_with_stdin() {
     while std::io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
     let _ending = kill_process(getpid(), Signal::TERM);
 }
+
+fn failure(error: &RunError) -> Failure {
+    let mut why = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        why = format!("{why}: {deeper}");
+        cause = deeper.source();
+    }
+    fault::local(exit::FAILED, what(error), &why, cure(error))
+}
+
+const fn what(error: &RunError) -> &'static str {
+    match error {
+        RunError::Loop(_) => "the daemon had to stop",
+        RunError::Open(_)
+        | RunError::Secret(_)
+        | RunError::NotAKey
+        | RunError::Incarnation(_)
+        | RunError::Journal(_)
+        | RunError::Objects(_)
+        | RunError::Members(_)
+        | RunError::Restore(_)
+        | RunError::Bind(_)
+        | RunError::Socket(_)
+        | RunError::Random(_) => NOT_STARTED,
+    }
+}
+
+/// Most of these errors name their own cure.
+const fn cure(error: &RunError) -> &'static str {
+    match error {
+        RunError::Open(_) => {
+            "ask the daemon that runs: cede status; a second one needs a home of its own: cede --home DIR up"
+        }
+        RunError::Bind(_) => "take another port: cede up --listen 0.0.0.0:0",
+        RunError::Loop(_) => "look at the disk, then start it again: cede up",
+        RunError::Secret(_)
+        | RunError::NotAKey
+        | RunError::Incarnation(_)
+        | RunError::Journal(_)
+        | RunError::Objects(_)
+        | RunError::Members(_)
+        | RunError::Restore(_)
+        | RunError::Socket(_)
+        | RunError::Random(_) => "",
+    }
+}
+
+const NOT_STARTED: &str = "the daemon did not start";
+
+/// Where peers look for this device unless told otherwise: a port that stays the same across restarts, so that an
+/// address which a peer remembers stays true.
+const EVERYWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 4455));

@@ -53,11 +53,10 @@ impl Device {
     }
 
     /// The last lines of its log, for a person who looks for a cause.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn last_words(&self) -> Vec<String> {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        let last = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
-        last.join("\n")
+        let lines: Vec<String> = log.lines().map(str::to_owned).collect();
+        lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().to_vec()
     }
 
     /// Stops the daemon through its socket, and waits for the process.
@@ -94,7 +93,7 @@ impl Device {
     }
 
     fn not_started(&self, why: &str) -> Failure {
-        let why = format!("{why}; its last words: {}", self.last_words());
+        let why = format!("{why}; its last words: {}", self.last_words().join("; "));
         fault::local(exit::FAILED, &format!("the daemon of {} did not start", self.name), &why, "cede doctor")
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use cede_wire::control::{Answer, MoveReport, Phase, Progress, ReplyBody, SessionSummary, exit};
 
 use crate::demo::evidence::Evidence;
+use crate::demo::homes::Device;
 use crate::demo::since;
 use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::progress::word;
@@ -121,6 +122,15 @@ impl<'a> Story<'a> {
     /// The work went on.
     pub(super) fn worked(&self) {
         self.terminal.say("at server the work goes on: one file changed, one added");
+    }
+
+    /// The end of a daemon's log, for whoever looks for a cause.
+    pub(super) fn last_words(&self, device: &Device) {
+        let mut page = Page::default();
+        for line in device.last_words() {
+            page.line([faint(format!("{} | ", device.name)), plain(line)]);
+        }
+        self.terminal.talk(&page);
     }
 
     /// The timeline, and where the session is; the exit code comes back.
