@@ -106,6 +106,7 @@ mod tests {
 
     use super::*;
 
+    /// Shows: P-6
     #[test]
     fn member_comes_in_with_what_it_was_given() {
         let (own, peer, log) = mesh();
@@ -117,6 +118,7 @@ mod tests {
         assert_eq!(admission.peers().count(), 1);
     }
 
+    /// Shows: P-6
     #[test]
     fn stranger_and_our_own_copy_stay_out() {
         let (own, _, log) = mesh();
@@ -127,6 +129,7 @@ mod tests {
         assert_eq!(nobody.admit(&device(2).key()), Err(AdmitError::Stranger));
     }
 
+    /// Shows: P-7
     #[test]
     fn removed_and_dropped_devices_stay_out_at_once() {
         let (own, peer, mut log) = mesh();
@@ -140,6 +143,7 @@ mod tests {
         }
     }
 
+    /// Shows: P-7
     #[test]
     fn device_that_was_removed_itself_has_no_peers() {
         let (own, peer, mut log) = mesh();

@@ -216,7 +216,7 @@ impl From<PakeError> for PairError {
 /// The versions that both sides speak, or the error that names all four numbers.
 fn agree(theirs_min: u16, theirs_max: u16) -> Result<(), PairError> {
     let (ours_min, ours_max) = (PROTOCOL_MIN, PROTOCOL_MAX);
-    let common = theirs_min <= theirs_max && ours_min <= theirs_max && theirs_min <= ours_max;
+    let common = ours_min.max(theirs_min) <= ours_max.min(theirs_max);
     common.then_some(()).ok_or(PairError::Version { ours_min, ours_max, theirs_min, theirs_max })
 }
 

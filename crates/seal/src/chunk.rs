@@ -168,6 +168,7 @@ mod tests {
     use super::*;
 
     proptest! {
+        /// Shows: S-7
         #[test]
         fn any_split_gives_the_same_chunks(
             chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..400), 0..8),
@@ -189,6 +190,7 @@ mod tests {
         }
     }
 
+    /// Shows: S-7
     #[test]
     fn longest_chunk_passes_and_a_longer_one_allocates_nothing() {
         let longest = vec![7; CHUNK_MAX_BYTES as usize];
@@ -203,6 +205,7 @@ mod tests {
         assert_eq!(ChunkFrame::raw(ChunkId::of(b""), b""), Err(ChunkError::Length(0)));
     }
 
+    /// Shows: S-7
     #[test]
     fn bytes_under_another_id_are_refused_and_the_reader_is_dead() {
         let mut bytes = frame(b"content");
@@ -215,6 +218,7 @@ mod tests {
         assert_eq!(reader.finish(), Err(ChunkError::Dead));
     }
 
+    /// Shows: S-7
     #[test]
     fn codec_that_is_not_spoken_is_refused() {
         for codec in 1..=u8::MAX {
@@ -224,6 +228,7 @@ mod tests {
         }
     }
 
+    /// Shows: S-7
     #[test]
     fn stream_that_ends_inside_a_frame_is_truncated() {
         let whole = frame(b"content");

@@ -106,6 +106,7 @@ mod tests {
         }
     }
 
+    /// Shows: S-2
     #[test]
     fn value_for_another_device_is_not_signed() {
         let device = LocalDevice::from_secret(&[7; 32]);
@@ -114,6 +115,7 @@ mod tests {
         assert_eq!(device.sign(&note), Err(NotTheSigner(other)));
     }
 
+    /// Shows: P-8
     #[test]
     fn secret_comes_back_and_names_the_same_device() {
         let device = LocalDevice::from_secret(&[7; 32]);
@@ -140,12 +142,14 @@ mod tests {
         assert_eq!((der.len(), &der[16..]), (48, &secret[..]));
     }
 
+    /// Shows: S-1
     #[test]
     fn domain_and_bytes_cannot_run_into_each_other() {
         assert_ne!(covered("ab", b"c"), covered("a", b"bc"));
         assert_eq!(covered("a", b"bc"), b"\x01\0\0\0\0\0\0\0a\x02\0\0\0\0\0\0\0bc");
     }
 
+    /// Shows: S-9
     #[test]
     fn debug_shows_no_secret() {
         let device = LocalDevice::from_secret(&[7; 32]);

@@ -186,6 +186,7 @@ pub(crate) const SUITE: &[u8] = b"X25519 HKDF-SHA256 ChaCha20-Poly1305 STREAM-BE
 mod tests {
     use super::*;
 
+    /// Shows: S-3
     #[test]
     fn both_sides_reach_the_same_keys() {
         let (source, destination) = secrets();
@@ -195,6 +196,7 @@ mod tests {
         assert_eq!(at_source.handoff(), context().handoff);
     }
 
+    /// Shows: S-3
     #[test]
     fn every_field_of_the_context_changes_the_keys() {
         let base = context();
@@ -224,6 +226,7 @@ mod tests {
         }
     }
 
+    /// Shows: S-3
     #[test]
     fn keys_that_the_context_does_not_name_are_refused() {
         let (source, destination) = secrets();
@@ -235,6 +238,7 @@ mod tests {
         assert_eq!(derive(&source, &source), Err(ExchangeError::ForeignKeys), "reflected key");
     }
 
+    /// Shows: S-3
     #[test]
     fn key_of_low_order_is_refused() {
         let (source, _) = secrets();
@@ -270,6 +274,7 @@ mod tests {
         assert_eq!(output[32..], [0x34, 0x00, 0x72, 0x08, 0xd5, 0xb8, 0x87, 0x18, 0x58, 0x65]);
     }
 
+    /// Shows: S-9
     #[test]
     fn debug_shows_no_secret() {
         let (source, destination) = secrets();

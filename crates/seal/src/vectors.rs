@@ -14,11 +14,14 @@ use crate::pake::{GuestPake, HostPake, Transcript};
 use crate::stream::{HEADER_BYTES, Opener, Sealer};
 use crate::verify::verify;
 
+const SEALS: &str = include_str!("../../../proto/vectors/seal.json");
+const PAIRINGS: &str = include_str!("../../../proto/vectors/pairing.json");
 const ACCEPTED: &str = "accepted";
 
+/// Shows: S-1, S-2
 #[test]
 fn signatures_are_as_written() {
-    for vector in vectors("seal.json", "signed") {
+    for vector in vectors(SEALS, "signed") {
         let bytes = unhex(&vector["hex"]);
         let signed: Signed<MemberEntry> = decode(&bytes).unwrap();
         let verified = verify(&signed);
@@ -34,9 +37,10 @@ fn signatures_are_as_written() {
     }
 }
 
+/// Shows: S-3, S-4, S-5, S-6
 #[test]
 fn streams_are_as_written() {
-    for vector in vectors("seal.json", "stream") {
+    for vector in vectors(SEALS, "stream") {
         let fields = &vector["fields"];
         let (at_source, at_destination) = keys(fields);
         let plaintext = plaintext(&fields["plaintext"]);
@@ -55,9 +59,10 @@ fn streams_are_as_written() {
     }
 }
 
+/// Shows: S-7
 #[test]
 fn chunk_frames_are_as_written() {
-    for vector in vectors("seal.json", "chunk") {
+    for vector in vectors(SEALS, "chunk") {
         let bytes = unhex(&vector["hex"]);
         let (mut reader, mut found) = (ChunkReader::default(), Vec::new());
         let read = reader.push(&bytes, |id, chunk| found.push((id, chunk))).and_then(|()| reader.finish());
@@ -73,9 +78,10 @@ fn chunk_frames_are_as_written() {
     }
 }
 
+/// Shows: S-8, P-3
 #[test]
 fn pairing_runs_are_as_written() {
-    for vector in vectors("pairing.json", "run") {
+    for vector in vectors(PAIRINGS, "run") {
         let fields = &vector["fields"];
         let words = |side: &str| fields[side].as_str().unwrap().to_owned();
         let at_host = transcript(&fields["host_transcript"]);
@@ -102,9 +108,7 @@ fn pairing_runs_are_as_written() {
 
 /// The vectors of one type. A file without any fails.
 fn vectors(file: &str, of: &str) -> Vec<Value> {
-    let path = format!("{}/../../proto/vectors/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    let all: Value = serde_json::from_str(&text).unwrap();
+    let all: Value = serde_json::from_str(file).unwrap();
     let found: Vec<Value> =
         all["vectors"].as_array().unwrap().iter().filter(|vector| vector["type"] == of).cloned().collect();
     assert!(!found.is_empty());

@@ -110,6 +110,7 @@ mod tests {
         }
     }
 
+    /// Shows: S-1
     #[test]
     fn signed_value_verifies_and_keeps_its_bytes() {
         let signed = signed();
@@ -120,6 +121,7 @@ mod tests {
         assert_eq!(verified.into_parts(), (Note { by: device().device(), count: 5 }, signed));
     }
 
+    /// Shows: S-1
     #[test]
     fn every_changed_bit_is_refused() {
         let signed = signed();
@@ -137,6 +139,7 @@ mod tests {
         }
     }
 
+    /// Shows: S-1
     #[test]
     fn signature_of_another_type_is_refused() {
         #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -152,6 +155,7 @@ mod tests {
         assert_eq!(verify(&order), Err(VerifyError::Signature));
     }
 
+    /// Shows: S-2
     #[test]
     fn value_that_names_another_device_is_refused() {
         let other = DeviceId::new([9; 32]);
@@ -160,6 +164,7 @@ mod tests {
         assert_eq!(verify(&signed), Err(VerifyError::WrongSigner { named: other, by }));
     }
 
+    /// Shows: S-1
     #[test]
     fn other_encoding_of_the_value_is_refused() {
         let mut bytes = signed().bytes().to_vec();
@@ -171,6 +176,7 @@ mod tests {
         assert!(matches!(verify(&sign_bytes(&bytes)), Err(VerifyError::Decode(_))), "bytes after the value");
     }
 
+    /// Shows: S-1
     #[test]
     fn key_under_which_anything_verifies_is_refused() {
         let mut identity = [0; 32];
@@ -185,6 +191,7 @@ mod tests {
         assert_eq!(verify(&forged), Err(VerifyError::Key));
     }
 
+    /// Shows: S-1
     #[test]
     fn signature_with_a_second_spelling_is_refused() {
         // S + L: the same scalar, written with the group's order added.
@@ -204,6 +211,7 @@ mod tests {
         assert_eq!(verify(&other), Err(VerifyError::Signature));
     }
 
+    /// Shows: S-1
     #[test]
     fn nothing_is_parsed_before_the_signature_holds() {
         #[derive(Debug, PartialEq, Serialize)]
@@ -224,6 +232,7 @@ mod tests {
         assert_eq!(verify(&trap), Err(VerifyError::Signature));
     }
 
+    /// Shows: S-1
     #[test]
     fn bytes_over_the_limit_are_not_looked_at() {
         let note = signed();

@@ -1,5 +1,6 @@
 use super::*;
 
+/// Shows: P-5
 #[test]
 fn mesh_is_the_hash_of_its_first_entry() {
     let admin = device(1);
@@ -26,6 +27,7 @@ fn log_is_read_back_whole_or_from_where_a_device_stands() {
     assert!(log.entries_after(u64::MAX).is_empty());
 }
 
+/// Shows: P-7
 #[test]
 fn removed_device_never_comes_back() {
     let (admin, mut log) = three();
@@ -39,6 +41,7 @@ fn removed_device_never_comes_back() {
     assert_eq!(log.remove(&admin, gone.device()), Err(LogError::NotMember(gone.device())));
 }
 
+/// Shows: P-5
 #[test]
 fn entry_of_anybody_else_is_refused() {
     let (_, mut log) = three();
@@ -50,6 +53,7 @@ fn entry_of_anybody_else_is_refused() {
     }
 }
 
+/// Shows: P-5
 #[test]
 fn forged_entry_is_refused() {
     let (admin, mut log) = three();
@@ -63,6 +67,7 @@ fn forged_entry_is_refused() {
     assert_eq!(log.extend(&[other_key]), Err(LogError::Forged { index: 3, error }));
 }
 
+/// Shows: P-5
 #[test]
 fn entries_out_of_order_or_with_a_gap_are_refused() {
     let (_, log) = three();
@@ -76,6 +81,7 @@ fn entries_out_of_order_or_with_a_gap_are_refused() {
     assert_eq!(read(&[first, third, second]), Err(LogError::OutOfOrder { expected: 1, found: 2 }));
 }
 
+/// Shows: P-5
 #[test]
 fn fork_is_named() {
     let (admin, log) = three();
@@ -92,6 +98,7 @@ fn fork_is_named() {
     assert_eq!(ours, before);
 }
 
+/// Shows: P-5
 #[test]
 fn foreign_mesh_is_refused() {
     let (_, mut log) = three();
@@ -99,6 +106,7 @@ fn foreign_mesh_is_refused() {
     assert_eq!(log.extend(other.entries()), Err(LogError::ForeignMesh { theirs: other.mesh() }));
 }
 
+/// Shows: P-5
 #[test]
 fn beginning_must_be_signed_by_its_own_device_and_stand_first() {
     let (admin, mut log) = three();
@@ -112,8 +120,14 @@ fn beginning_must_be_signed_by_its_own_device_and_stand_first() {
     let unlinked =
         MemberEntry { index: 3, prev: None, by: admin.device(), change: MemberChange::Remove(device(2).device()) };
     assert_eq!(log.extend(&[admin.sign(&unlinked).unwrap()]), Err(LogError::Genesis { index: 3 }));
+    for (index, prev) in [(1, None), (0, Some(Hash::of(b"before")))] {
+        let displaced = MemberEntry { index, prev, by: admin.device(), change: change(&admin) };
+        let read = MembershipLog::from_entries(&[admin.sign(&displaced).unwrap()]);
+        assert_eq!(read, Err(LogError::Genesis { index }));
+    }
 }
 
+/// Shows: P-5
 #[test]
 fn one_bad_entry_takes_the_good_ones_before_it_along() {
     let (admin, mut log) = three();

@@ -411,7 +411,6 @@ impl PairingHost {
         self.failures.retain(|at| now.monotonic.saturating_sub(*at) < FAILURE_WINDOW);
         self.failures.push_back(now.monotonic);
         if self.failures.len() >= FAILURES {
-            self.failures.clear();
             self.locked_until = Some(now.after(LOCK));
         }
     }

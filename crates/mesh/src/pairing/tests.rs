@@ -13,6 +13,7 @@ use world::*;
 
 mod world;
 
+/// Shows: P-1, P-4
 #[test]
 fn guest_with_the_words_and_a_yes_joins_and_both_hold_the_log() {
     let mut world = World::new();
@@ -36,6 +37,7 @@ fn guest_with_the_words_and_a_yes_joins_and_both_hold_the_log() {
     assert_eq!(world.host.poll_timeout(), None);
 }
 
+/// Shows: P-4
 #[test]
 fn entry_is_durable_before_it_leaves_and_the_log_before_it_is_acknowledged() {
     let mut world = asked();
@@ -58,6 +60,7 @@ fn entry_is_durable_before_it_leaves_and_the_log_before_it_is_acknowledged() {
     assert_eq!(records.len(), 2);
 }
 
+/// Shows: P-2
 #[test]
 fn wrong_words_burn_the_code_and_both_see_it() {
     let mut world = World::new();
@@ -70,6 +73,7 @@ fn wrong_words_burn_the_code_and_both_see_it() {
     assert_eq!(world.log.length(), 1);
 }
 
+/// Shows: P-2
 #[test]
 fn ten_thousand_wrong_guesses_are_accepted_never() {
     let mut accepted = 0;
@@ -85,6 +89,7 @@ fn ten_thousand_wrong_guesses_are_accepted_never() {
     assert_eq!(accepted, 0);
 }
 
+/// Shows: P-2
 #[test]
 fn third_failure_locks_pairing_and_says_for_how_long() {
     let mut world = World::new();
@@ -113,6 +118,7 @@ fn failures_far_apart_do_not_lock() {
     assert!(world.try_arm().is_ok());
 }
 
+/// Shows: P-1, P-2
 #[test]
 fn words_run_out() {
     let mut world = World::new();
@@ -125,6 +131,7 @@ fn words_run_out() {
     assert_eq!(world.host_told, [PairEvent::Failed(PairError::Expired)]);
 }
 
+/// Shows: P-2
 #[test]
 fn words_that_run_out_on_an_idle_link_are_not_used() {
     let mut world = World::new();
@@ -137,6 +144,20 @@ fn words_that_run_out_on_an_idle_link_are_not_used() {
     assert_eq!(world.guest_told, [PairEvent::Failed(PairError::Expired)]);
 }
 
+/// Shows: P-2
+#[test]
+fn silent_guest_does_not_keep_the_words_alive() {
+    let mut world = World::new();
+    let words = world.arm();
+    world.wait(WORDS_LIFE - Duration::from_secs(1));
+    world.connect(&words);
+    world.now.monotonic += STEP;
+    world.host.handle_timeout(world.now);
+    assert_eq!(failure(|| world.host.poll()), Some(PairError::Expired));
+    assert_eq!(world.host.poll_timeout(), None, "nothing is overdue");
+}
+
+/// Shows: P-2
 #[test]
 fn new_words_burn_the_old_ones() {
     let mut world = World::new();
@@ -148,6 +169,7 @@ fn new_words_burn_the_old_ones() {
     assert_eq!(world.host_told, [PairEvent::Failed(PairError::WrongWords)]);
 }
 
+/// Shows: P-3
 #[test]
 fn device_in_the_middle_fails_by_its_key_and_by_its_links() {
     let middle = LocalDevice::from_secret(&[66; 32]).key();
@@ -185,6 +207,7 @@ fn own_key_at_the_other_end_is_refused_on_both_sides() {
     assert!(world.host.is_open(), "the words are good still");
 }
 
+/// Shows: P-3
 #[test]
 fn every_changed_message_before_the_proofs_fails() {
     type Change = fn(&mut PairMessage);
@@ -257,6 +280,7 @@ fn every_changed_message_before_the_proofs_fails() {
     }
 }
 
+/// Shows: P-3
 #[test]
 fn reflected_messages_fail() {
     let mut world = World::new();
@@ -273,6 +297,7 @@ fn reflected_messages_fail() {
     assert_eq!(failure(|| world.host.poll()), Some(PairError::Protocol("an unusable share")));
 }
 
+/// Shows: P-2, P-3
 #[test]
 fn replayed_run_fails_even_with_the_same_words() {
     let mut world = World::new();
@@ -292,6 +317,7 @@ fn replayed_run_fails_even_with_the_same_words() {
     assert_eq!(failure(|| again.host.poll()), Some(PairError::WrongWords));
 }
 
+/// Shows: P-2
 #[test]
 fn guest_that_leaves_after_the_share_burns_the_words_and_before_it_does_not() {
     let mut world = World::new();
@@ -306,6 +332,20 @@ fn guest_that_leaves_after_the_share_burns_the_words_and_before_it_does_not() {
     world.host.handle_disconnected(world.now);
     assert_eq!(failure(|| world.host.poll()), Some(PairError::Abandoned));
     assert_eq!(world.try_connect(&words), Err(ConnectError::NotArmed));
+}
+
+/// Shows: P-2
+#[test]
+fn guests_that_leave_after_the_share_lock_pairing_too() {
+    let mut world = World::new();
+    for _ in 0..FAILURES {
+        let words = world.arm();
+        world.connect(&words);
+        let open = sent(|| world.guest.as_mut().unwrap().poll());
+        world.host.handle_message(open, world.now);
+        world.host.handle_disconnected(world.now);
+    }
+    assert_eq!(world.try_arm(), Err(ArmError::Locked { wait: LOCK }));
 }
 
 #[test]
@@ -351,6 +391,7 @@ fn guest_names_both_ranges_when_the_host_is_too_new() {
     insta::assert_snapshot!(error, @"no common protocol version: 1 to 1 here, 7 to 8 there");
 }
 
+/// Shows: P-4
 #[test]
 fn operator_who_says_no_signs_nothing_and_the_words_are_gone() {
     let mut world = asked();
@@ -363,6 +404,7 @@ fn operator_who_says_no_signs_nothing_and_the_words_are_gone() {
     assert!(!world.host.is_open());
 }
 
+/// Shows: P-4
 #[test]
 fn yes_without_a_question_changes_nothing() {
     let mut world = World::new();
@@ -370,6 +412,17 @@ fn yes_without_a_question_changes_nothing() {
     assert_eq!(world.host.confirm(true, &host_device(), &mut world.log, world.now), Err(ConfirmError));
     assert!(world.host.is_open());
     assert_eq!(world.log.length(), 1);
+}
+
+/// Shows: P-4
+#[test]
+fn yes_for_another_mesh_than_the_proved_one_signs_nothing() {
+    let mut world = asked();
+    let mut other = MembershipLog::genesis(&host_device(), "home", [9; 16]).unwrap();
+    world.host.confirm(true, &host_device(), &mut other, world.now).unwrap();
+    assert_eq!(other.length(), 1);
+    world.run();
+    assert_eq!(world.host_told.last(), Some(&PairEvent::Failed(PairError::OtherMesh)));
 }
 
 #[test]
@@ -395,6 +448,7 @@ fn cancelled_words_are_gone() {
     assert_eq!(world.guest_told.last(), Some(&PairEvent::Failed(PairError::Abandoned)));
 }
 
+/// Shows: P-7
 #[test]
 fn removed_device_does_not_come_back_by_pairing() {
     let mut world = asked();
@@ -433,6 +487,7 @@ fn device_with_a_mesh_of_its_own_does_not_join_another() {
     assert_eq!(begun.map(|_| ()), Err(BeginError::HasMesh { devices: 1 }));
 }
 
+/// Shows: P-1
 #[test]
 fn only_the_administrator_shows_words() {
     let mut world = World::new();
@@ -441,6 +496,7 @@ fn only_the_administrator_shows_words() {
     assert_eq!(armed, Err(ArmError::NotAdministrator { administrator: "home".into() }));
 }
 
+/// Shows: P-5
 #[test]
 fn log_that_does_not_hold_is_refused_by_the_guest() {
     let admin = host_device();
@@ -488,6 +544,7 @@ fn log_that_does_not_hold_is_refused_by_the_guest() {
     assert_eq!(guest.log(), Some(&good), "the same log, unchanged, is taken");
 }
 
+/// Shows: P-5
 #[test]
 fn log_of_another_mesh_that_holds_both_devices_is_refused() {
     let admin = host_device();
@@ -558,6 +615,7 @@ fn guest_learns_that_the_link_broke() {
     assert_eq!(guest.poll(), None, "what comes after the end is dropped");
 }
 
+/// Shows: S-9
 #[test]
 fn debug_shows_neither_words_nor_keying_material() {
     let mut world = World::new();
@@ -575,6 +633,7 @@ fn debug_shows_neither_words_nor_keying_material() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// Shows: P-4
     #[test]
     fn no_order_of_messages_makes_a_member_without_a_yes(
         inputs in proptest::collection::vec((any::<bool>(), 0..8_usize, 0..40_u64), 0..24),

@@ -1,5 +1,6 @@
 use super::*;
 
+/// Shows: S-8
 #[test]
 fn same_words_and_transcript_agree_on_the_digits() {
     let (host, guest) = run(b"amber otter", b"amber otter", &transcript(), &transcript());
@@ -8,6 +9,7 @@ fn same_words_and_transcript_agree_on_the_digits() {
     assert_eq!(digits.to_string().len(), 7);
 }
 
+/// Shows: S-8
 #[test]
 fn other_words_are_refused_by_the_host_before_it_proves_anything() {
     let (host, guest) = run(b"amber otter", b"amber ottes", &transcript(), &transcript());
@@ -15,6 +17,7 @@ fn other_words_are_refused_by_the_host_before_it_proves_anything() {
     assert_eq!(guest, Err(PakeError::Proof), "the guest never sees a proof that it accepts");
 }
 
+/// Shows: S-8, P-3
 #[test]
 fn every_field_of_the_transcript_is_bound() {
     let base = transcript();
@@ -35,6 +38,7 @@ fn every_field_of_the_transcript_is_bound() {
     }
 }
 
+/// Shows: S-8
 #[test]
 fn reflected_share_and_proof_are_refused() {
     let (host, share) = HostPake::start(b"words", [1; 32]);
@@ -50,6 +54,7 @@ fn reflected_share_and_proof_are_refused() {
     assert!(host.check(&guest_share, &proof, &transcript()).is_ok());
 }
 
+/// Shows: S-8
 #[test]
 fn host_against_host_fails() {
     let (_, other_share) = HostPake::start(b"words", [2; 32]);
@@ -57,6 +62,7 @@ fn host_against_host_fails() {
     assert_eq!(host.check(&other_share, &[0; 32], &transcript()), Err(PakeError::Proof));
 }
 
+/// Shows: S-8
 #[test]
 fn share_that_is_no_point_or_of_low_order_is_refused() {
     let mut identity = [0; 32];
@@ -74,6 +80,7 @@ fn share_that_is_no_point_or_of_low_order_is_refused() {
     }
 }
 
+/// Shows: S-8
 #[test]
 fn shares_of_another_run_do_not_prove_in_this_one() {
     let (_, old_host_share) = HostPake::start(b"words", [1; 32]);
@@ -97,6 +104,7 @@ fn digits_keep_their_zeros() {
     assert_eq!(Comparison(999_999).to_string(), "999 999");
 }
 
+/// Shows: S-9
 #[test]
 fn debug_shows_no_secret() {
     let (host, share) = HostPake::start(b"words", [1; 32]);

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 use super::header::{HEADER_BYTES, Header, HeaderError};
 use super::{Cipher, SEALED_SEGMENT_BYTES, Tail, cipher, fill};
 use crate::exchange::HandoffKeys;
-use crate::limits::{SEGMENTS, TAG_BYTES};
+use crate::limits::SEGMENTS;
 
 /// Why a sealed stream does not open. The opener is dead; what it gave before stands, as an unfinished stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,9 +120,8 @@ impl Opener {
         }
         let start = out.len();
         out.append(&mut self.pending);
-        let length = out.len() - start;
         let mut whole = out.get(start..).filter(|last| last.len() == SEALED_SEGMENT_BYTES).map(<[u8]>::to_vec);
-        if length >= TAG_BYTES && self.unseal(out, start, true) {
+        if self.unseal(out, start, true) {
             return Ok(());
         }
         out.truncate(start);

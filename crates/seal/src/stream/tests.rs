@@ -6,6 +6,7 @@ use super::*;
 use crate::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use crate::limits::SEGMENTS;
 
+/// Shows: S-5
 #[test]
 fn every_length_around_a_segment_comes_back() {
     for length in [0, 1, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1, 2 * SEGMENT_BYTES, 2 * SEGMENT_BYTES + 9]
@@ -21,6 +22,7 @@ fn every_length_around_a_segment_comes_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
+    /// Shows: S-5
     #[test]
     fn any_split_gives_the_same_stream(
         length in 0..3 * SEGMENT_BYTES,
@@ -48,6 +50,7 @@ proptest! {
     }
 }
 
+/// Shows: S-6
 #[test]
 fn every_bit_of_a_small_stream_is_covered() {
     let sealed = seal(7, 1, b"one small chunk");
@@ -58,6 +61,7 @@ fn every_bit_of_a_small_stream_is_covered() {
     }
 }
 
+/// Shows: S-6
 #[test]
 fn flipped_bit_in_a_middle_segment_gives_nothing_of_it() {
     let mut sealed = seal(7, 1, &plaintext(3 * SEGMENT_BYTES));
@@ -71,6 +75,7 @@ fn flipped_bit_in_a_middle_segment_gives_nothing_of_it() {
     assert_eq!(opener.finish(&mut opened), Err(OpenError::Dead));
 }
 
+/// Shows: S-6
 #[test]
 fn stream_without_its_end_is_truncated() {
     let sealed = seal(7, 1, &plaintext(3 * SEGMENT_BYTES + 5));
@@ -80,6 +85,7 @@ fn stream_without_its_end_is_truncated() {
     }
 }
 
+/// Shows: S-6
 #[test]
 fn byte_after_the_end_is_refused() {
     let mut sealed = seal(7, 1, &plaintext(SEGMENT_BYTES + 1));
@@ -90,6 +96,7 @@ fn byte_after_the_end_is_refused() {
     assert_eq!(open(7, &full), Err(OpenError::Forged));
 }
 
+/// Shows: S-6
 #[test]
 fn segments_out_of_their_place_are_forged() {
     let plain = plaintext(4 * SEGMENT_BYTES);
@@ -113,6 +120,7 @@ fn segments_out_of_their_place_are_forged() {
     }
 }
 
+/// Shows: S-4, S-6
 #[test]
 fn segment_of_another_stream_or_handoff_is_forged() {
     let plain = plaintext(3 * SEGMENT_BYTES);
@@ -124,6 +132,7 @@ fn segment_of_another_stream_or_handoff_is_forged() {
     }
 }
 
+/// Shows: S-4, S-6
 #[test]
 fn header_of_another_handoff_number_version_or_kind_is_refused() {
     let sealed = seal(7, 1, b"x");
@@ -140,6 +149,7 @@ fn header_of_another_handoff_number_version_or_kind_is_refused() {
     assert_eq!(with(5, 9), OpenError::Version { version: 1, suite: 9 });
 }
 
+/// Shows: S-6
 #[test]
 fn same_handoff_under_other_keys_is_forged() {
     let mut context = context(7);
@@ -151,6 +161,7 @@ fn same_handoff_under_other_keys_is_forged() {
     assert_eq!(Opener::new(&other, header).map(|opener| opener.number()), Err(OpenError::Forged));
 }
 
+/// Shows: S-5
 #[test]
 fn counter_does_not_wrap() {
     let mut sealer = Sealer::new(keys(7).stream(1));
@@ -168,6 +179,7 @@ fn counter_does_not_wrap() {
     assert_eq!(opener.push(&more, &mut Vec::new()), Err(OpenError::Exhausted));
 }
 
+/// Shows: S-5
 #[test]
 fn last_segment_still_fits_a_full_counter() {
     let mut sealer = Sealer::new(keys(7).stream(1));
@@ -180,6 +192,7 @@ fn last_segment_still_fits_a_full_counter() {
     assert_eq!(opener.finish(&mut opened), Ok(()));
 }
 
+/// Shows: S-4
 #[test]
 fn each_stream_has_keys_of_its_own() {
     let (one, two) = (keys(7).stream(1), keys(7).stream(2));
