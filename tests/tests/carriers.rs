@@ -165,15 +165,27 @@ async fn links_over_the_limit_are_refused_as_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stalled_handshakes_do_not_keep_members_out() {
-    let b = QuicNode::start(B, Guests::of([A])).await;
+async fn stalled_handshakes_make_newcomers_prove_their_address_and_keep_no_member_out() {
+    let (_left, _right, relay, (a, b)) = relayed(|_| ()).await;
+    assert_eq!(relay.faults.retries.load(Ordering::SeqCst), 0);
     // Each proves its key, holds its place and never greets.
     let mut stalled = Vec::new();
     for _ in 0..limits::HANDSHAKES_BEFORE_RETRY + 4 {
         stalled.push(QuicNode::rogue(&b, A).await);
     }
-    let a = QuicNode::start(A, Guests::of([B])).await;
-    link(&a, &b).await;
+    let (key, hello_a, hello_b) = (b.key(), hello(A), hello(B));
+    let (dialed, accepted) = tokio::join!(a.endpoint.dial(relay.address, &key, &hello_a), b.accept(&hello_b));
+    assert!(dialed.is_ok() && accepted.is_some());
+    assert_eq!(relay.faults.retries.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn stranger_is_not_even_dialed() {
+    let listener = UdpSocket::bind(LOCALHOST).await.unwrap();
+    let a = QuicNode::start(A, Guests::of([])).await;
+    let dialed = a.endpoint.dial(listener.local_addr().unwrap(), &device(B).key(), &hello(A)).await;
+    assert_eq!(dialed.err(), Some(DialError::NotAMember));
+    assert!(timeout(QUIET, listener.recv_from(&mut [0; 2_000])).await.is_err(), "a packet was sent");
 }
 
 #[tokio::test]
@@ -431,11 +443,15 @@ struct Faults {
     moved: Notify,
     /// How many packets came by.
     seen: AtomicU64,
+    /// How many of them were a Retry: a long header of type 3. Source: RFC 9000, 17.2.5.
+    retries: AtomicU64,
 }
 
 impl Faults {
     fn passes(&self, packet: &[u8]) -> bool {
         let seen = self.seen.fetch_add(1, Ordering::SeqCst);
+        let retry = packet.first().is_some_and(|first| first & 0xf0 == 0xf0);
+        self.retries.fetch_add(u64::from(retry), Ordering::SeqCst);
         let (lost_of, longest) = (self.lost_of.load(Ordering::SeqCst), self.longest.load(Ordering::SeqCst));
         let lost = lost_of > 0 && seen % lost_of == lost_of - 1;
         !self.cut.load(Ordering::SeqCst) && !lost && (longest == 0 || packet.len() <= longest)
