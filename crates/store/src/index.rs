@@ -1,7 +1,8 @@
 //! A convenience for looking things up: rows of bytes in named trees, on sled.
 //!
 //! Nothing in it is ever the only copy, and nothing that sled calls flushed is believed to be. After anything but an
-//! orderly end, and whenever sled does not open, it is thrown away and the caller is told to rebuild it. Source: SPEC J-12.
+//! orderly end, and whenever sled does not open, it is thrown away and the caller is told to rebuild it.
+//! Source: SPEC J-12.
 
 mod opening;
 

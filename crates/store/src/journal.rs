@@ -167,7 +167,8 @@ impl Journal {
         Ok((Self::start(log, claim)?, replay))
     }
 
-    /// After damage, and after the operator has looked: moves the journal to a file beside it and starts a new one with the records that the operator kept.
+    /// After damage, and after the operator has looked: moves the journal to a file beside it and starts a new one
+    /// with the records that the operator kept.
     ///
     /// # Errors
     /// [`JournalError`]; the damaged journal is in its place.

@@ -1,4 +1,5 @@
-//! The file: room ahead, append, flush, replace. Every failure after which the disk is in doubt is final. Source: SPEC J-7.
+//! The file: room ahead, append, flush, replace. Every failure after which the disk is in doubt is final.
+//! Source: SPEC J-7.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -473,7 +473,8 @@ proptest! {
         let sized = |(number, size): (usize, &usize)| {
             Record::AddressSeen { device: device(number as u64), address: "z".repeat(*size) }
         };
-        let batches: Vec<Vec<Record>> = sizes.iter().map(|sizes| sizes.iter().enumerate().map(sized).collect()).collect();
+        let batch = |sizes: &Vec<usize>| sizes.iter().enumerate().map(sized).collect::<Vec<_>>();
+        let batches: Vec<_> = sizes.iter().map(batch).collect();
         let (bytes, ends) = lab.journal_of(&batches);
         let body = bytes.len() - FILE_HEADER_BYTES;
         let cut = FILE_HEADER_BYTES + (cut * (body as f64 + 1.0)) as usize;
