@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cede_agent::adapter::{Arrival, Installed};
 use cede_agent::tree;
+use cede_core::custodian::Standing;
 use cede_wire::control::{Answer, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::record::PlacedSession;
@@ -71,6 +72,27 @@ impl Actor {
         tokio::task::spawn_blocking(move || clean_up(&context, session));
     }
 
+    /// Arrivals that were given up long ago are of no use to a new attempt any more.
+    pub(crate) fn forget_old_arrivals(&self) {
+        let under_way: Vec<HandoffId> = self
+            .custodian
+            .sessions()
+            .filter_map(|(id, _)| self.custodian.arriving(id).map(|d| d.attempt().handoff))
+            .collect();
+        let unplaced: Vec<SessionId> =
+            self.custodian.sessions().filter(|(_, s)| !matches!(s, Standing::Elsewhere(_))).map(|(id, _)| id).collect();
+        let context = self.context.clone();
+        tokio::task::spawn_blocking(move || {
+            for handoff in context.home.staged().unwrap_or_default() {
+                let plan = ArrivalPlan::load(&context, handoff);
+                let needed = plan.as_ref().is_some_and(|plan| unplaced.contains(&plan.key.id()));
+                if !under_way.contains(&handoff) && !needed && ArrivalPlan::is_old(&context, handoff) {
+                    remove(&context, handoff, plan.as_ref());
+                }
+            }
+        });
+    }
+
     fn fill_place(&self, session: SessionId, report: &mut cede_wire::control::MoveReport) {
         let Some(placed) = self.placed.get(&session) else { return };
         let directory = crate::sessions::path_of(&placed.directory);
@@ -85,13 +107,14 @@ impl Actor {
 fn put_in_place(context: &Context, handoff: HandoffId) -> Result<InPlace, String> {
     let plan = ArrivalPlan::load(context, handoff).ok_or("the plan of this arrival is lost")?;
     let activated = tree::activate(&plan.staging).map_err(|error| error.to_string())?;
+    let directory: PathBuf = activated.directory.components().collect();
     let mut notes = plan.notes;
     notes.extend(activated.kept.iter().map(|kept| format!("your version was kept as {}", kept.display())));
     let adapter = context.adapter(plan.key.agent).ok_or("no adapter for this agent")?;
     let arrival = Arrival {
         native: plan.key.native.clone(),
         files: ArrivalPlan::files(context, handoff),
-        workdir: activated.directory.clone(),
+        workdir: directory.clone(),
     };
     match adapter.install(&arrival) {
         Ok(Installed::Diverged { branch }) => {
@@ -101,8 +124,7 @@ fn put_in_place(context: &Context, handoff: HandoffId) -> Result<InPlace, String
         Err(error) if plan.carry_only => notes.push(carried(&arrival.files, &error.to_string())),
         Err(error) => return Err(error.to_string()),
     }
-    let placed =
-        PlacedSession { key: plan.key, title: plan.title, directory: bytes_of(activated.directory), root: plan.root };
+    let placed = PlacedSession { key: plan.key, title: plan.title, directory: bytes_of(directory), root: plan.root };
     Ok(InPlace { placed, notes })
 }
 
@@ -118,18 +140,22 @@ fn bytes_of(path: PathBuf) -> Vec<u8> {
 /// Removes what the arrival no longer needs: its staging, its chunks and those of earlier attempts. Blocks.
 fn clean_up(context: &Context, session: SessionId) {
     for handoff in context.home.staged().unwrap_or_default() {
-        let Some(plan) = ArrivalPlan::load(context, handoff).filter(|plan| plan.key.id() == session) else { continue };
-        let discarded = context.home.stage(handoff).map(|stage| stage.discard());
-        if let Ok(Err(error)) = discarded {
-            tracing::debug!(%error, "a stage was not removed");
+        let plan = ArrivalPlan::load(context, handoff).filter(|plan| plan.key.id() == session);
+        if plan.is_some() {
+            remove(context, handoff, plan.as_ref());
         }
-        let kept = plan.carry_only;
-        let gone = tree::discard(&plan.staging);
-        let gone = gone.and_then(|()| {
-            if kept { Ok(()) } else { std::fs::remove_dir_all(ArrivalPlan::directory(context, handoff)) }
-        });
-        if let Err(error) = gone {
-            tracing::debug!(%error, "an arrival was not removed");
-        }
+    }
+}
+
+/// Removes one arrival. The files of a session that is only carried stay: its agent takes them later.
+fn remove(context: &Context, handoff: HandoffId, plan: Option<&ArrivalPlan>) {
+    if let Ok(Err(error)) = context.home.stage(handoff).map(cede_store::stage::Stage::discard) {
+        tracing::debug!(%error, "a stage was not removed");
+    }
+    let staging = plan.map_or(Ok(()), |plan| tree::discard(&plan.staging));
+    let kept = plan.is_some_and(|plan| plan.carry_only);
+    let files = if kept { Ok(()) } else { std::fs::remove_dir_all(ArrivalPlan::directory(context, handoff)) };
+    if let Err(error) = staging.and(files) {
+        tracing::debug!(%error, "an arrival was not removed");
     }
 }

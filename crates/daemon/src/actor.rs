@@ -66,6 +66,8 @@ impl Actor {
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> Result<(), LoopError> {
         self.drain().await?;
         self.lift_stale_fences();
+        self.raise_missing_fences();
+        self.forget_old_arrivals();
         loop {
             let due = self.custodian.poll_timeout().map(|(at, _)| self.context.clock.instant(at));
             let input = tokio::select! {
@@ -167,7 +169,9 @@ impl Actor {
 
     async fn commit_pending(&mut self) -> Result<(), LoopError> {
         while let Some(batch) = self.pending.pop_front() {
-            self.commit(batch).await?;
+            if !self.read_only {
+                self.commit(batch).await?;
+            }
         }
         Ok(())
     }

@@ -81,6 +81,13 @@ impl ArrivalPlan {
         directory.parent().map_or(Ok(()), |parent| std::fs::File::open(parent)?.sync_all())
     }
 
+    /// Whether an attempt was begun longer ago than its chunks are kept for another one.
+    pub(crate) fn is_old(context: &Context, handoff: HandoffId) -> bool {
+        let file = Self::directory(context, handoff).join("plan.json");
+        let age = std::fs::metadata(file).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_none_or(|age| age > crate::limits::ABANDONED)
+    }
+
     pub(crate) fn load(context: &Context, handoff: HandoffId) -> Option<Self> {
         let bytes = std::fs::read(Self::directory(context, handoff).join("plan.json")).ok()?;
         serde_json::from_slice(&bytes).ok()

@@ -226,6 +226,34 @@ impl Actor {
         }
     }
 
+    /// Sessions that this device released stay fenced, whatever happened while it was down.
+    pub(crate) fn raise_missing_fences(&mut self) {
+        use cede_core::custodian::Standing;
+        let me = self.context.local.device();
+        let away: Vec<(SessionId, DeviceId)> = self
+            .custodian
+            .sessions()
+            .filter_map(|(id, standing)| match standing {
+                Standing::ReleasedTo(to) | Standing::Elsewhere(to) if to != me => Some((id, to)),
+                Standing::InCharge
+                | Standing::Arriving
+                | Standing::Leaving(_)
+                | Standing::ReleasedTo(_)
+                | Standing::PayloadMissing
+                | Standing::Elsewhere(_)
+                | Standing::SeizedBy(_)
+                | Standing::Unconfirmed => None,
+            })
+            .filter(|(id, _)| self.placed.get(id).is_some_and(|placed| placed.root.is_some()))
+            .collect();
+        for (session, to) in away {
+            if let Some(key) = self.key_of(session) {
+                let owner = self.device_name(to);
+                self.rewrite_tombstone(key, owner, format!("cede take {}", session.short()));
+            }
+        }
+    }
+
     fn resending(&self, handoff: HandoffId) -> Option<SessionId> {
         use cede_wire::custody::Custody;
         let released = |session: &SessionId| {

@@ -17,6 +17,7 @@ mod arriving;
 mod base;
 mod clock;
 mod commands;
+mod compaction;
 mod context;
 mod control;
 mod doctor;

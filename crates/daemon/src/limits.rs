@@ -65,6 +65,8 @@ pub(crate) const LISTING: Duration = Duration::from_millis(1_500);
 pub(crate) const REACH: Duration = Duration::from_secs(10);
 /// How long a look at the agents' stores may be reused.
 pub(crate) const DISCOVERY_AGE: Duration = Duration::from_secs(2);
+/// How long the chunks of an attempt that was given up are kept for the next one.
+pub(crate) const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 /// Ended moves that `status` remembers.
 pub(crate) const ENDED_MOVES: usize = 32;
 /// Shortest pause between two reports of bytes.

@@ -129,7 +129,7 @@ fn make(directory: &Path) -> Result<(), PayloadError> {
         .map_err(|error| PayloadError::Io { path: directory.display().to_string(), kind: error.kind() })
 }
 
-fn load_cache(context: &Context, name: &str) -> (StatCache, PathBuf) {
+pub(crate) fn load_cache(context: &Context, name: &str) -> (StatCache, PathBuf) {
     let file = context.place("cache", name);
     let cache = std::fs::read(&file).map(|bytes| StatCache::from_bytes(&bytes)).unwrap_or_default();
     (cache, file)

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use cede_carrier::closing::CloseReason;
 use cede_carrier::gate::Gate;
-use cede_carrier::link::Link;
 use cede_carrier::link::control::{ControlReceiver, ControlSender};
+use cede_carrier::link::{Link, LinkError};
 use cede_core::custodian::Standing;
 use cede_mesh::membership::MembershipLog;
 use cede_seal::stream::HEADER_BYTES;
@@ -141,6 +141,11 @@ impl Peers {
 impl Actor {
     /// Sends, now or as soon as the peer is reached.
     pub(crate) fn send(&mut self, to: DeviceId, message: PeerMessage) {
+        if let PeerMessage::Offer { offer, .. } = &message
+            && message.to_frame().is_err()
+        {
+            return self.offer_too_long(&offer.clone());
+        }
         let Some(standing) = self.peers.links.get(&to) else {
             let unsent = self.peers.unsent.entry(to).or_default();
             if unsent.len() >= limits::UNSENT {
@@ -153,6 +158,14 @@ impl Actor {
         if standing.outbox.try_send(message).is_err() {
             tracing::warn!(peer = %to.short(), "a peer does not read; closing its link");
             self.close_link(to, CloseReason::Busy);
+        }
+    }
+
+    /// An offer whose lists and chain fill more than a frame ends before it leaves.
+    fn offer_too_long(&mut self, offer: &Signed<cede_wire::handoff::Offer>) {
+        if let Ok(offer) = cede_seal::verify::verify(offer) {
+            let detail = "its lists of executables, dotfiles and configuration, with its custody chain, are too long";
+            self.custodian.cancel(offer.key.id(), cede_wire::refusal::Refusal::TooLarge, detail);
         }
     }
 
@@ -192,7 +205,7 @@ impl Actor {
         self.peers.next_link += 1;
         let number = self.peers.next_link;
         let (outbox, messages) = mpsc::channel(limits::OUTBOX);
-        tokio::spawn(write(control.0, messages));
+        tokio::spawn(write(link.clone(), control.0, messages));
         tokio::spawn(read(self.context.clone(), device, number, link.clone(), control.1));
         tokio::spawn(route(self.context.clone(), device, link.clone()));
         self.note_address(device, link.remote_addr());
@@ -349,11 +362,16 @@ pub(crate) async fn dial(context: &Context, member: &Member, address: &str) -> b
     }
 }
 
-async fn write(mut control: ControlSender, mut messages: mpsc::Receiver<PeerMessage>) {
+async fn write(link: Link, mut control: ControlSender, mut messages: mpsc::Receiver<PeerMessage>) {
     while let Some(message) = messages.recv().await {
-        if let Err(error) = control.send(&message).await {
-            tracing::debug!(%error, kind = message.kind(), "a message was not sent");
-            return;
+        match control.send(&message).await {
+            Ok(()) => {}
+            Err(LinkError::TooLong) => tracing::error!(kind = message.kind(), "a message over the limit was not sent"),
+            Err(error) => {
+                tracing::debug!(%error, kind = message.kind(), "a message was not sent");
+                link.close(CloseReason::Done);
+                return;
+            }
         }
     }
 }

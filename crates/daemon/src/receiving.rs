@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cede_agent::chunk::StatCache;
 use cede_agent::tree::{ReadChunk, StageRequest, free_target, stage};
 use cede_carrier::link::data::DataReceiver;
 use cede_core::destination::StagedPayload;
@@ -488,11 +487,11 @@ fn place_blocking(
 ) -> Result<ArrivalPlan, Placing> {
     let world = |error: std::io::Error| Placing::Failed(FetchError::World(error.to_string()));
     let baseline = visit.filter(|visit| visit.root == plan.target).map(|visit| &visit.baseline);
-    match stage_tree(catalog, chunks, &plan, baseline) {
+    match stage_tree(context, catalog, chunks, &plan, baseline) {
         Ok(()) => {}
         Err(cede_agent::tree::StageError::TargetDiffers { differences, .. }) => {
             stand_elsewhere(&mut plan, &differences);
-            stage_tree(catalog, chunks, &plan, None).map_err(staging_failed)?;
+            stage_tree(context, catalog, chunks, &plan, None).map_err(staging_failed)?;
         }
         Err(error) => return Err(staging_failed(error)),
     }
@@ -519,6 +518,7 @@ fn stand_elsewhere(plan: &mut ArrivalPlan, differences: &[String]) {
 }
 
 fn stage_tree(
+    context: &Context,
     catalog: &Catalog,
     chunks: &Chunks,
     plan: &ArrivalPlan,
@@ -528,13 +528,14 @@ fn stage_tree(
         // A parent that cannot be made shows in the staging that follows.
         let _ = std::fs::create_dir_all(parent);
     }
+    let (cache, _) = crate::payload::load_cache(context, &format!("{}.tree", catalog.key.id()));
     let request = StageRequest {
         entries: &catalog.entries,
         chunks,
         staging: &plan.staging,
         target: &plan.target,
         baseline,
-        cache: &StatCache::default(),
+        cache: &cache,
         local_clone: plan.clone.as_deref(),
     };
     stage(&request).map(drop)

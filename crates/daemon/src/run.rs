@@ -86,6 +86,9 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     let incarnation = home.incarnation(random()?)?;
     let (journal, replay) = Journal::open(&home)?;
     let damaged = report_condition(&replay);
+    if !damaged && journal.wants_rewrite() {
+        rewrite(&journal, &replay);
+    }
     let facts = Facts::of(&replay.records);
     let log = (!facts.members.is_empty()).then(|| MembershipLog::from_entries(&facts.members)).transpose()?;
     let clock = Clock::start();
@@ -147,6 +150,16 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     context.endpoint.close().await;
     tracing::info!("stopped");
     Ok(ended?)
+}
+
+/// Shortens a long journal. One that cannot be shortened now is as good as before.
+fn rewrite(journal: &Journal, replay: &Replay) {
+    let keep = crate::compaction::compact(&replay.records);
+    let records = keep.len();
+    match journal.rewrite(keep, replay.position) {
+        Ok(_) => tracing::info!(records, "the journal was shortened"),
+        Err(error) => tracing::warn!(%error, "the journal was not shortened"),
+    }
 }
 
 /// The device's key, made at the first start.

@@ -1,0 +1,105 @@
+//! Which records of a long journal still say something.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::record::Record;
+
+/// What a record is about, where only the last one of its kind counts.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Latest {
+    Placed(SessionId),
+    Policy(DeviceId),
+    Address(DeviceId),
+}
+
+/// Keeps every custody and membership record, the last word on places, policies and addresses, and of each session's
+/// attempts what came after its last custody record: the rest was decided by that.
+pub(crate) fn compact(records: &[Record]) -> Vec<Record> {
+    let mut decided: BTreeMap<SessionId, usize> = BTreeMap::new();
+    for (index, record) in records.iter().enumerate() {
+        if let Some(session) = custody(record) {
+            decided.insert(session, index);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let mut kept: Vec<Record> = Vec::new();
+    for (index, record) in records.iter().enumerate().rev() {
+        let keep = match (latest(record), attempt(record)) {
+            (Some(latest), _) => seen.insert(latest),
+            (None, Some(session)) => decided.get(&session).is_none_or(|decided| index > *decided),
+            (None, None) => true,
+        };
+        if keep {
+            kept.push(record.clone());
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+fn custody(record: &Record) -> Option<SessionId> {
+    let Record::Custody(link) = record else { return None };
+    cede_seal::verify::verify(link).ok().map(|link| link.session())
+}
+
+fn latest(record: &Record) -> Option<Latest> {
+    match record {
+        Record::Placed(placed) => Some(Latest::Placed(placed.key.id())),
+        Record::PolicySet { device, .. } => Some(Latest::Policy(*device)),
+        Record::AddressSeen { device, .. } => Some(Latest::Address(*device)),
+        Record::Custody(_)
+        | Record::Approved { .. }
+        | Record::Staged { .. }
+        | Record::Active { .. }
+        | Record::Discarded { .. }
+        | Record::Retired { .. }
+        | Record::FenceRaised { .. }
+        | Record::FenceLifted { .. }
+        | Record::Installed { .. }
+        | Record::Member(_)
+        | Record::PeerDropped { .. } => None,
+    }
+}
+
+fn attempt(record: &Record) -> Option<SessionId> {
+    match record {
+        Record::Approved { session, .. }
+        | Record::Staged { session, .. }
+        | Record::Active { session, .. }
+        | Record::Discarded { session, .. }
+        | Record::Retired { session, .. }
+        | Record::FenceRaised { session, .. }
+        | Record::FenceLifted { session }
+        | Record::Installed { session, .. } => Some(*session),
+        Record::Custody(_)
+        | Record::Placed(_)
+        | Record::Member(_)
+        | Record::PeerDropped { .. }
+        | Record::PolicySet { .. }
+        | Record::AddressSeen { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cede_wire::record::PeerPolicy;
+
+    use super::*;
+
+    #[test]
+    fn last_word_on_a_policy_is_kept_in_its_place() {
+        let device = DeviceId::new([1; 32]);
+        let set = |policy| Record::PolicySet { device, policy };
+        let dropped = Record::PeerDropped { device: DeviceId::new([2; 32]) };
+        let records = [set(PeerPolicy::Ask), dropped.clone(), set(PeerPolicy::Yes)];
+        assert_eq!(compact(&records), vec![dropped, set(PeerPolicy::Yes)]);
+    }
+
+    #[test]
+    fn attempt_without_a_later_decision_is_kept() {
+        let (session, handoff) = (SessionId::new([3; 16]), cede_wire::id::HandoffId::new([4; 16]));
+        let records = [Record::Discarded { session, handoff }];
+        assert_eq!(compact(&records), records);
+    }
+}
