@@ -8,7 +8,7 @@ mod recorded;
 mod repository;
 mod story;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::demo::operator::Operator;
 use crate::demo::story::Story;
 use crate::fault;
 use crate::interrupt::on_interrupt;
-use crate::limits::ANSWER_WAIT;
+use crate::limits::{ANSWER_WAIT, ARRIVAL, OPERATOR_LOOKS};
 use crate::show::moves::Sides;
 use crate::terminal::Terminal;
 use crate::verbs::{Hand, moving};
@@ -95,21 +95,22 @@ fn there_and_back(demo: &Demo, root: &Path, devices: [&Device; 2], story: &mut S
 
     let _operators = [Operator::of(laptop, story), Operator::of(server, story)];
     let there = go(laptop, &session, &tree, story)?;
-    let far = Path::new(&there.directory);
-    story.moved(&there, "laptop", "server");
+    let far = arrived(server, &session)?;
+    story.moved(&there, "laptop", "server", &far);
     owned_by(server, devices, &session)?;
-    held(&before, &evidence(&session, server, far)?, "server")?;
+    held(&before, &evidence(&session, server, &far)?, "server")?;
     story.equal("server", &before);
 
-    work_on(far)?;
-    let worked = evidence(&session, server, far)?;
+    work_on(&far)?;
+    let worked = evidence(&session, server, &far)?;
     story.worked();
     let back = come_back(laptop, &session, story)?;
-    story.moved(&back, "server", "laptop");
+    let near = arrived(laptop, &session)?;
+    story.moved(&back, "server", "laptop", &near);
     owned_by(laptop, devices, &session)?;
-    held(&worked, &evidence(&session, laptop, Path::new(&back.directory))?, "laptop")?;
-    stayed(&tree, far)?;
-    same_place(&tree, &back)?;
+    held(&worked, &evidence(&session, laptop, &near)?, "laptop")?;
+    stayed(&tree, &far)?;
+    same_place(&tree, &near)?;
     story.equal("laptop", &worked);
     Ok(())
 }
@@ -206,7 +207,7 @@ fn evidence(session: &SessionSummary, device: &Device, tree: &Path) -> Result<Ev
     Ok(evidence)
 }
 
-fn go(laptop: &Device, session: &SessionSummary, tree: &Path, story: &Story<'_>) -> Result<MoveReport, Failure> {
+fn go(laptop: &Device, session: &SessionSummary, tree: &Path, story: &mut Story<'_>) -> Result<MoveReport, Failure> {
     story.typed("laptop", &format!("cede to server {} --carry-only", session.id.short()));
     let request = MoveRequest {
         device: "server".to_owned(),
@@ -219,7 +220,7 @@ fn go(laptop: &Device, session: &SessionSummary, tree: &Path, story: &Story<'_>)
     watch(laptop, &sides, session, Command::To(request), story)
 }
 
-fn come_back(laptop: &Device, session: &SessionSummary, story: &Story<'_>) -> Result<MoveReport, Failure> {
+fn come_back(laptop: &Device, session: &SessionSummary, story: &mut Story<'_>) -> Result<MoveReport, Failure> {
     story.typed("laptop", &format!("cede take {} --carry-only", session.id.short()));
     let sides = Sides { source: "server".to_owned(), destination: "laptop".to_owned() };
     let command = Command::Take { session: session.id.to_string(), wait: false, carry_only: true };
@@ -280,9 +281,23 @@ fn stayed(tree: &Path, far: &Path) -> Result<(), Failure> {
     Err(broken("ignored files did not stay where they were", &here.display().to_string()))
 }
 
-fn same_place(tree: &Path, back: &MoveReport) -> Result<(), Failure> {
-    let same = Path::new(&back.directory).canonicalize().ok() == tree.canonicalize().ok();
-    if same { Ok(()) } else { Err(broken("the session came back into another directory", &back.directory)) }
+fn same_place(tree: &Path, near: &Path) -> Result<(), Failure> {
+    let same = near.canonicalize().ok() == tree.canonicalize().ok();
+    if same { Ok(()) } else { Err(broken("the session came back into another directory", &near.display().to_string())) }
+}
+
+/// Where the session lies at its new owner, as soon as the agent's own store lists it there: the owner is in charge
+/// before the last file is in its place.
+fn arrived(device: &Device, session: &SessionSummary) -> Result<PathBuf, Failure> {
+    let until = Instant::now() + ARRIVAL;
+    while Instant::now() < until {
+        let listed = sessions(device)?.into_iter().find(|listed| listed.id == session.id);
+        if let Some(listed) = listed.filter(|listed| listed.here && listed.activity.is_some()) {
+            return Ok(PathBuf::from(listed.directory));
+        }
+        std::thread::sleep(OPERATOR_LOOKS);
+    }
+    Err(broken(&format!("the session was not put in its place at {}", device.name), "no agent's store lists it there"))
 }
 
 fn broken(what: &str, why: &str) -> Failure {

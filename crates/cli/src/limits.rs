@@ -54,3 +54,6 @@ pub(crate) const OPERATOR_LOOKS: Duration = Duration::from_millis(40);
 
 /// How long work on other threads may last after the daemon has ended: it is cut off like a crash, which it survives.
 pub(crate) const LAST_WORK: Duration = Duration::from_secs(2);
+
+/// How long a session of the demo may take from its new owner's word to its place there.
+pub(crate) const ARRIVAL: Duration = Duration::from_secs(10);

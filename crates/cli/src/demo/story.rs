@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cede_wire::control::{Answer, MoveReport, Phase, Progress, ReplyBody, SessionSummary, exit};
+use cede_wire::session::AgentKind;
 
 use crate::demo::evidence::Evidence;
 use crate::demo::homes::Device;
@@ -20,6 +21,8 @@ pub(super) struct Story<'a> {
     terminal: &'a Terminal,
     begun: Instant,
     said: Said,
+    /// When the command of the present move was typed, since the demo began.
+    typed_ms: u64,
     moves: Vec<Moved>,
     place: String,
 }
@@ -52,7 +55,14 @@ impl Said {
 impl<'a> Story<'a> {
     /// Begins.
     pub(super) fn new(terminal: &'a Terminal) -> Self {
-        Self { terminal, begun: Instant::now(), said: Said::default(), moves: Vec::new(), place: String::new() }
+        Self {
+            terminal,
+            begun: Instant::now(),
+            said: Said::default(),
+            typed_ms: 0,
+            moves: Vec::new(),
+            place: String::new(),
+        }
     }
 
     /// Where it is told.
@@ -82,27 +92,30 @@ impl<'a> Story<'a> {
             units::count(evidence.files.len() as u64, "file", "files"),
             units::count(evidence.status.len() as u64, "line", "lines"),
         ));
-        self.terminal.say(format!(
-            "the {} session \"{}\" moves; the agents are not installed in these homes, so it is carried only",
-            session.agent.name(),
-            session.title
-        ));
+        self.terminal.say(match session.agent {
+            AgentKind::Files => "the directory itself moves, as a session without an agent".to_owned(),
+            AgentKind::Codex | AgentKind::ClaudeCode | AgentKind::OpenCode => format!(
+                "the {} session \"{}\" moves; no agent is installed in these homes, so it is carried only",
+                session.agent.name(),
+                session.title
+            ),
+        });
     }
 
     /// A command, as a person would have typed it.
-    pub(super) fn typed(&self, device: &str, command: &str) {
+    pub(super) fn typed(&mut self, device: &str, command: &str) {
+        self.typed_ms = since(self.begun);
         let mut page = Page::default();
         page.line([faint(format!("{device}$ ")), strong(command)]);
         self.terminal.talk(&page);
     }
 
     /// A move ended.
-    pub(super) fn moved(&mut self, report: &MoveReport, from: &'static str, to: &'static str) {
+    pub(super) fn moved(&mut self, report: &MoveReport, from: &'static str, to: &'static str, place: &Path) {
         self.said.take().into_iter().for_each(|text| self.terminal.say(text));
         report.notes.iter().for_each(|note| self.terminal.say(format!("note: {note}")));
-        let at_ms = since(self.begun).saturating_sub(report.took_ms);
-        self.place = format!("{to}, in {}", report.directory);
-        self.moves.push(Moved { from, to, at_ms, report: report.clone() });
+        self.place = format!("{to}, in {}", place.display());
+        self.moves.push(Moved { from, to, at_ms: self.typed_ms, report: report.clone() });
     }
 
     /// What is at a device is what left the other one.
