@@ -391,5 +391,7 @@ fn adopt_blocking(context: &Context, directory: &str) -> Result<SessionInfo, Fai
     let native =
         files.adopt(&directory, random).map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
     let key = cede_wire::session::SessionKey { agent: AgentKind::Files, native };
-    crate::offering::describe(context, &key).map_err(|error| crate::offering::not_captured(&error))
+    let info = crate::offering::describe(context, &key).map_err(|error| crate::offering::not_captured(&error))?;
+    sessions::look(context);
+    Ok(info)
 }

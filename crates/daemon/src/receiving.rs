@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cede_agent::tree::{ReadChunk, StageRequest, free_target, stage};
+use cede_agent::tree::{Names, ReadChunk, StageRequest, free_target, stage};
 use cede_carrier::link::data::DataReceiver;
 use cede_core::destination::StagedPayload;
 use cede_seal::chunk::ChunkReader;
@@ -13,7 +13,7 @@ use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::stream::{HEADER_BYTES, Opener};
 use cede_seal::verify::Verified;
 use cede_store::stage::Stage;
-use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Place};
+use cede_wire::catalog::{Body, Catalog, ChunkRef, Place};
 use cede_wire::control::Phase;
 use cede_wire::handoff::Manifest;
 use cede_wire::id::{ChunkId, Hash};
@@ -436,20 +436,21 @@ fn check_scope(catalog: &Catalog, manifest: &Manifest, plan: &ArrivalPlan) -> Re
     if bytes > plan.limit_bytes || catalog.entries.len() as u64 > plan.limit_entries {
         return outside(format!("{bytes} bytes in {} entries", catalog.entries.len()));
     }
-    let executables: HashSet<&str> = plan.executables.iter().map(String::as_str).collect();
-    for entry in catalog.entries.iter().filter(|entry| entry.place == Place::Tree) {
-        if is_executable(entry) && !executables.contains(entry.path.shown().as_str()) {
-            return outside(format!("a new executable: {}", entry.path.shown()));
+    // The tree's entries come first: a catalog is in the order of its places.
+    let of_tree = catalog.entries.partition_point(|entry| entry.place == Place::Tree);
+    let names = Names::of(catalog.entries.get(..of_tree).unwrap_or_default(), &[]);
+    let lists = [
+        (&names.executables, &plan.executables, "executable"),
+        (&names.dotfiles, &plan.dotfiles, "dotfile"),
+        (&names.code, &plan.configuration_as_code, "file that tools run unasked"),
+    ];
+    for (found, approved, what) in lists {
+        let approved: HashSet<&String> = approved.iter().collect();
+        if let Some(new) = found.iter().find(|path| !approved.contains(path)) {
+            return outside(format!("a new {what}: {new}"));
         }
     }
     Ok(())
-}
-
-fn is_executable(entry: &Entry) -> bool {
-    match &entry.body {
-        Body::File { mode, .. } | Body::GitBlob { mode, .. } => mode & 0o111 != 0,
-        Body::Symlink { .. } | Body::Directory { .. } => false,
-    }
 }
 
 enum Placing {

@@ -28,15 +28,20 @@ pub(crate) struct GitFacts {
 
 /// The lists of paths that an approval shows; escaped, sorted.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) executables: Vec<String>,
-    pub(crate) dotfiles: Vec<String>,
-    pub(crate) code: Vec<String>,
-    pub(crate) secrets: Vec<String>,
+pub struct Names {
+    /// Executable files.
+    pub executables: Vec<String>,
+    /// Files and directories whose name begins with a dot.
+    pub dotfiles: Vec<String>,
+    /// Files that some tool runs without being asked.
+    pub code: Vec<String>,
+    /// Files whose name looks like a secret.
+    pub secrets: Vec<String>,
 }
 
 impl Names {
-    pub(crate) fn of(entries: &[Entry], bare: &[Vec<u8>]) -> Self {
+    /// Reads them off the entries of a tree; `bare` are directories that git would take for a repository.
+    pub fn of(entries: &[Entry], bare: &[Vec<u8>]) -> Self {
         let mut dotted = BTreeSet::new();
         let mut names = Self { code: bare.iter().map(|path| escape(path)).collect(), ..Self::default() };
         for entry in entries {
