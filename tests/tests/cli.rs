@@ -3,10 +3,12 @@
 //! A golden file is written anew with `INSTA_UPDATE=always cargo test -p cede-tests --test cli`, and read before it is
 //! committed.
 
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -148,6 +150,126 @@ fn completions_come_from_the_same_tree() {
     }
 }
 
+#[test]
+fn second_daemon_on_one_home_is_refused() {
+    let home = Home::new();
+    let daemon = home.up(&[]);
+    let seen = home.shown(&["up", "--listen", "127.0.0.1:0"]);
+    golden("two-daemons", &seen.replace(&daemon.child.id().to_string(), "[PID]"));
+}
+
+#[test]
+fn taken_port_is_named_with_the_way_out() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let seen = Home::new().shown(&["up", "--listen", &address]);
+    golden("taken-port", &seen.replace(&address, "127.0.0.1:[PORT]"));
+}
+
+#[test]
+fn unknown_key_in_the_configuration_stops_the_daemon() {
+    let home = Home::new();
+    std::fs::write(home.path().join("config.toml"), "name = \"laptop\"\ndiscovry = false\n").unwrap();
+    golden("unknown-key", &home.shown(&["up", "--listen", "127.0.0.1:0"]));
+}
+
+#[test]
+fn log_filter_that_is_none_stops_the_daemon() {
+    golden("log-filter", &Home::new().shown(&["up", "--listen", "127.0.0.1:0", "--log", "cede=loud"]));
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_to_type() {
+    let home = Home::new();
+    let _daemon = home.up(&[]);
+    let seen: String = NOT_THERE.iter().map(|arguments| home.shown(arguments)).collect();
+    golden("not-there", &seen);
+}
+
+#[test]
+fn shape_of_the_json_of_every_question_is_golden() {
+    let home = Home::new();
+    let _daemon = home.up(&[]);
+    std::fs::create_dir(home.path().join("notes")).unwrap();
+    let mut seen = String::new();
+    for arguments in
+        [&["adopt", "notes"][..], &["status"], &["ls"], &["devices"], &["approvals"], &["doctor"], &["stop"]]
+    {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        let output = home.run(&arguments);
+        let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let shape = serde_json::to_string_pretty(&shape(&reply)).unwrap();
+        seen.push_str(&format!("$ cede {}\n{shape}\n\n", arguments.join(" ")));
+    }
+    golden("json-shapes", &seen);
+}
+
+#[test]
+fn fresh_device_is_told_what_to_do_next() {
+    let home = Home::new();
+    let _daemon = home.up(&[]);
+    let seen = text(&home.run(&[]).stdout);
+    assert!(seen.starts_with("laptop ("), "{seen}");
+    assert!(seen.ends_with("\nnext: cede pair\n"), "{seen}");
+}
+
+#[test]
+fn stopped_daemon_ends_well_and_leaves_no_socket() {
+    let home = Home::new();
+    let mut daemon = home.up(&[]);
+    let output = home.run(&["stop"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(daemon.child.wait().unwrap().success());
+    assert!(!home.path().join("cede.sock").exists());
+    assert_eq!(home.run(&["status"]).status.code(), Some(3));
+}
+
+#[test]
+fn control_socket_and_state_are_for_their_user_only() {
+    let home = Home::new();
+    let _daemon = home.up(&[]);
+    let mode = |name: &str| std::fs::metadata(home.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("cede.sock"), mode("state")), (0o600, 0o700));
+}
+
+#[test]
+fn daemon_ends_with_the_one_who_started_it() {
+    let home = Home::new();
+    let mut daemon = home.up(&["--while-stdin"]);
+    drop(daemon.child.stdin.take());
+    assert!(daemon.child.wait().unwrap().success());
+}
+
+/// Questions about what does not exist.
+const NOT_THERE: [&[&str]; 14] = [
+    &["to", "server"],
+    &["to", "server", "fix", "--dry-run"],
+    &["take", "fix"],
+    &["cancel", "3f"],
+    &["allow", "7c"],
+    &["deny", "7c"],
+    &["devices", "revoke", "server"],
+    &["devices", "address", "server", "127.0.0.1:9"],
+    &["policy", "server"],
+    &["pair", "not", "such", "words", "here"],
+    &["pair", "amber"],
+    &["pair", "goat", "goat", "goat", "goat", "--at", "127.0.0.1:1"],
+    &["approvals"],
+    &["adopt", "not-there"],
+];
+
+/// The same value with the types in place of what is in it; of a list only the first element.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect(),
+        Value::Array(values) => Value::Array(values.iter().take(1).map(shape).collect()),
+        Value::Null => "null".into(),
+        Value::Bool(_) => "true or false".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "text".into(),
+    }
+}
+
 /// Commands that ask the daemon something.
 const ASKING: [&[&str]; 14] = [
     &[],
@@ -179,6 +301,18 @@ const WRONG: [&[&str]; 9] = [
     &["demo", "--agent", "claude"],
 ];
 
+/// A daemon that ends with its test.
+struct Daemon {
+    child: Child,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
 /// A throw-away home.
 struct Home(TempDir);
 
@@ -201,6 +335,22 @@ impl Home {
 
     fn run(&self, arguments: &[&str]) -> Output {
         self.command(CEDE).args(arguments).output().unwrap()
+    }
+
+    /// A daemon on this home that answers.
+    fn up(&self, arguments: &[&str]) -> Daemon {
+        let mut command = self.command(CEDE);
+        command.args(["up", "--listen", "127.0.0.1:0", "--no-discovery", "--name", "laptop"]).args(arguments);
+        let log = std::fs::File::create(self.path().join("log")).unwrap();
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let daemon = Daemon { child };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !self.run(&["status"]).status.success() {
+            let log = || std::fs::read_to_string(self.path().join("log"));
+            assert!(Instant::now() < until, "the daemon does not answer: {:?}", log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        daemon
     }
 
     /// Runs as another user, if this one may.

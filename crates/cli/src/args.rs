@@ -150,7 +150,7 @@ pub(crate) struct Up {
 pub(crate) struct Pair {
     /// The words that the trusted device shows
     pub(crate) words: Vec<String>,
-    /// Where the trusted device is; without it the local network is searched
+    /// Where the trusted device is
     #[arg(long, value_name = "HOST:PORT", requires = "words", value_parser = host_and_port)]
     pub(crate) at: Option<String>,
     /// Name of this device in the mesh

@@ -18,10 +18,9 @@ pub(crate) fn show_words(hand: &Hand<'_>, welcome_unseen: bool) -> Result<u8, Fa
 pub(crate) fn join(hand: &Hand<'_>, pair: &Pair) -> Result<u8, Failure> {
     let command = Command::PairWith { words: pair.words.join(" "), address: pair.at.clone(), name: pair.name.clone() };
     let answers = hand.client.open(command, None)?;
-    hand.terminal.say(match &pair.at {
-        Some(address) => format!("asking the device at {address}"),
-        None => "looking for the device on the local network".to_owned(),
-    });
+    if let Some(address) = &pair.at {
+        hand.terminal.say(format!("asking the device at {address}"));
+    }
     follow(hand, answers, false)
 }
 
