@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// Who reads the data streams of which handoff.
     pub(crate) routes: DashMap<HandoffId, (DeviceId, mpsc::Sender<Routed>)>,
     pub(crate) inputs: mpsc::Sender<Input>,
+    /// The greeting is another from now on.
+    pub(crate) greeting: tokio::sync::Notify,
     pub(crate) last_look: crate::sessions::LastLook,
 }
 

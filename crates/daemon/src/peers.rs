@@ -260,6 +260,7 @@ impl Actor {
 
     /// The members are others now: the door, the links and the keepers follow.
     pub(crate) fn members_changed(&mut self) {
+        self.context.greeting.notify_one();
         self.peers.refresh_door();
         let gone: Vec<Link> = self
             .peers

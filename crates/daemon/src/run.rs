@@ -110,6 +110,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
         surroundings: options.surroundings.clone(),
         state: options.state.clone(),
         routes: dashmap::DashMap::new(),
+        greeting: tokio::sync::Notify::new(),
         last_look: crate::sessions::LastLook::default(),
         local,
         home,
@@ -230,7 +231,11 @@ async fn accept(context: Context) {
         let Ok(hello) = context.ask(|actor| actor.peers.hello()).await else { return };
         // Before there is a mesh only pairing comes in; the greeting is never sent then.
         let hello = hello.unwrap_or_else(|| no_mesh(&context));
-        match context.endpoint.accept(&hello).await {
+        let incoming = tokio::select! {
+            incoming = context.endpoint.accept(&hello) => incoming,
+            () = context.greeting.notified() => continue,
+        };
+        match incoming {
             Some(Incoming::Member(link)) => {
                 if context.inputs.send(Input::LinkUp(link)).await.is_err() {
                     return;
