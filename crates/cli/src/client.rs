@@ -59,7 +59,7 @@ pub(crate) enum AskError {
     #[error("the daemon closed the connection")]
     Ended,
     /// No line in time.
-    #[error("no answer within {} s", ANSWER_WAIT.as_secs())]
+    #[error("the time for an answer is over")]
     TimedOut,
 }
 
@@ -74,7 +74,15 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or ours.
     pub(crate) fn ask(&self, command: Command) -> Result<Answer, Failure> {
-        let mut answers = self.open(command, Some(ANSWER_WAIT))?;
+        self.ask_within(command, ANSWER_WAIT)
+    }
+
+    /// Asks something that must be answered in a shorter time.
+    ///
+    /// # Errors
+    /// The daemon's failure, or ours.
+    pub(crate) fn ask_within(&self, command: Command, wait: Duration) -> Result<Answer, Failure> {
+        let mut answers = self.open(command, Some(wait))?;
         loop {
             match answers.next()? {
                 ReplyBody::Done(answer) => return Ok(answer),

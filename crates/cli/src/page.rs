@@ -93,6 +93,14 @@ impl Page {
         }
     }
 
+    /// Adds a table of which nothing is cut, however wide it is: what is approved is read whole.
+    pub(crate) fn whole_table(&mut self, indent: usize, rows: Vec<Vec<Span>>) {
+        let widths = column_widths(&rows, usize::MAX, &[]);
+        for row in rows {
+            self.lines.push(table_line(row, &widths, indent));
+        }
+    }
+
     /// Adds another page below.
     pub(crate) fn append(&mut self, other: Self) {
         self.lines.extend(other.lines);

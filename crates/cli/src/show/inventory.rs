@@ -44,7 +44,7 @@ pub(crate) fn items(items: &[InventoryItem]) -> Page {
     let mut sorted: Vec<&InventoryItem> = items.iter().collect();
     sorted.sort_by_key(|item| item.disposition);
     let mut page = Page::default();
-    page.table(2, sorted.into_iter().map(row).collect(), &[4, 1]);
+    page.whole_table(2, sorted.into_iter().map(row).collect());
     page
 }
 
@@ -103,6 +103,13 @@ mod tests {
     #[test]
     fn plan_shows_every_class_and_what_needs_a_yes() {
         insta::assert_snapshot!(plan(&samples::plan(), Paths::All).render(false));
+    }
+
+    #[test]
+    fn nothing_of_an_inventory_is_cut() {
+        let long = InventoryItem { what: "w".repeat(70), note: "n".repeat(90), ..samples::inventory().remove(0) };
+        let text = items(&[long]).render(false);
+        assert!(text.contains(&"w".repeat(70)) && text.contains(&"n".repeat(90)), "{text}");
     }
 
     #[test]

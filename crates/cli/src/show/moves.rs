@@ -54,20 +54,19 @@ pub(crate) struct Sides {
     pub(crate) destination: String,
 }
 
-/// What the person hears after Ctrl-C: the state of each side. `said` is the daemon's answer to the withdrawal,
-/// `session` what it says of the session afterwards.
+/// What the person hears after Ctrl-C: in which phase it came, and the state of each side now. `said` is the daemon's
+/// answer to the withdrawal, `session` what it says of the session afterwards.
 pub(crate) fn interrupted(
     sides: &Sides,
+    came_in: Option<Phase>,
     last: Option<&Progress>,
     said: &str,
     session: Option<&SessionSummary>,
 ) -> Failure {
-    let phase = last.map(|progress| progress.phase);
-    let what = phase.map_or_else(|| "interrupted".to_owned(), |phase| format!("interrupted while {}", word(phase)));
-    let after = session.map(|session| format!("; this device says: {}", session.state)).unwrap_or_default();
-    let why = format!("{said}; {}{after}", state_of_both(sides, phase));
-    let now_at =
-        session.map(|session| session.owner.clone()).or_else(|| last.map(|progress| progress.in_charge.clone()));
+    let what = came_in.map_or_else(|| "interrupted".to_owned(), |phase| format!("interrupted while {}", word(phase)));
+    let why = format!("{said}; {}", state_of_both(sides, last.map(|progress| progress.phase)));
+    let in_charge = || last.map(|progress| progress.in_charge.clone());
+    let now_at = session.map(|session| session.owner.clone()).or_else(in_charge);
     Failure { now_at, ..fault::local(exit::INTERRUPTED, &what, &why, "look where things stand: cede status") }
 }
 
@@ -107,20 +106,27 @@ mod tests {
     #[test]
     fn interruption_says_the_state_of_each_side() {
         let last = samples::progress(Phase::Staged);
-        let failure = interrupted(&sides(), Some(&last), "the move was withdrawn", Some(&samples::session("x")));
+        let failure = interrupted(
+            &sides(),
+            Some(Phase::Staged),
+            Some(&last),
+            "the move was withdrawn",
+            Some(&samples::session("x")),
+        );
         insta::assert_snapshot!(fault::page(&failure).render(false));
         assert_eq!(failure.exit, exit::INTERRUPTED);
     }
 
     #[test]
     fn interruption_after_the_decision_does_not_promise_a_way_back() {
-        let failure = interrupted(&sides(), Some(&samples::progress(Phase::Released)), "too late to withdraw", None);
+        let failure =
+            interrupted(&sides(), None, Some(&samples::progress(Phase::Released)), "too late to withdraw", None);
         assert!(failure.why.contains("this device had given it up for good"), "{}", failure.why);
     }
 
     #[test]
     fn interruption_before_anything_happened_is_said_too() {
-        let failure = interrupted(&sides(), None, "nothing was offered yet", None);
+        let failure = interrupted(&sides(), None, None, "nothing was offered yet", None);
         assert_eq!(failure.why, "nothing was offered yet; this device was in charge and server held nothing of it");
         assert_eq!(failure.now_at, None);
     }

@@ -19,10 +19,14 @@ pub(crate) fn command(command: &str) -> Page {
     page
 }
 
-/// The string that both screens show.
+/// The string that both screens show. The new device learns the name of the trusted one only in the end.
 pub(crate) fn comparison(comparison: &str, name: &str) -> Page {
     let mut page = Page::default();
-    page.line([plain("The device that answered calls itself "), strong(name), plain(". Both screens show:")]);
+    if name.is_empty() {
+        page.line([plain("Both screens show:")]);
+    } else {
+        page.line([plain("The device that knew the words calls itself "), strong(name), plain(". Both screens show:")]);
+    }
     page.line([plain("  "), strong(comparison)]);
     page
 }
@@ -52,7 +56,7 @@ mod tests {
         insta::assert_snapshot!(page.render(false), @r"
         On the new device, type this within 10 minutes. It works once:
           cede pair amber river stone --at 192.168.1.2:4242
-        The device that answered calls itself server\u{202e}. Both screens show:
+        The device that knew the words calls itself server\u{202e}. Both screens show:
           12-34-56
         paired with server (d0d0d0d0) in mesh 9f9f9f9f
         ");

@@ -8,7 +8,6 @@ use cede_wire::control::{Answer, Command, Failure, MoveRequest, Plan, Progress, 
 use crate::client::AskError;
 use crate::interrupt::{Event, events};
 use crate::limits::CANCEL_WAIT;
-use crate::page::Page;
 use crate::progress::Phases;
 use crate::show::inventory::{self, Paths};
 use crate::show::moves::{self, Sides};
@@ -132,11 +131,12 @@ impl<'a> Watch<'a> {
     /// Ctrl-C: withdraws, waits a little for the move to end, and says what state each side is in.
     fn withdraw(&mut self, events: &Receiver<Event>) -> Failure {
         self.phases.clear();
-        self.hand.terminal.talk(&Page::of("withdrawing; again to leave at once"));
+        self.hand.terminal.say("withdrawing; Ctrl-C again waits no longer");
+        let while_in = self.last.as_ref().map(|last| last.phase);
         let said = self.cancel();
         self.wait_for_the_end(events);
         let session = self.session_now();
-        moves::interrupted(self.sides, self.last.as_ref(), &said, session.as_ref())
+        moves::interrupted(self.sides, while_in, self.last.as_ref(), &said, session.as_ref())
     }
 
     fn cancel(&self) -> String {
@@ -146,7 +146,7 @@ impl<'a> Watch<'a> {
         let Some(handoff) = attempt.or(session).or_else(|| self.typed.clone()) else {
             return "nothing was offered yet".to_owned();
         };
-        match self.hand.client.ask(Command::Cancel { handoff }) {
+        match self.hand.client.ask_within(Command::Cancel { handoff }, CANCEL_WAIT) {
             Ok(Answer::Said { text }) => text,
             Ok(_) => "withdrawn".to_owned(),
             Err(failure) => format!("not withdrawn: {}", failure.what),
@@ -166,7 +166,7 @@ impl<'a> Watch<'a> {
 
     fn session_now(&self) -> Option<SessionSummary> {
         let id = self.last.as_ref()?.session;
-        match self.hand.client.ask(Command::Status) {
+        match self.hand.client.ask_within(Command::Status, CANCEL_WAIT) {
             Ok(Answer::Status(report)) => report.sessions.into_iter().find(|session| session.id == id),
             Ok(_) | Err(_) => None,
         }

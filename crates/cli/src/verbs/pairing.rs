@@ -50,14 +50,13 @@ fn step(hand: &Hand<'_>, event: PairingEvent, welcome_unseen: bool) -> Result<()
         }
         PairingEvent::Compare { comparison, name, confirm_here } => {
             hand.terminal.data(&pairing::comparison(&comparison, &name));
-            if confirm_here { confirm(hand, &name, welcome_unseen) } else { wait_for_the_other(hand, &name) }
+            if confirm_here {
+                return confirm(hand, &name, welcome_unseen);
+            }
+            hand.terminal.say("compare them, and say yes on the trusted device; waiting");
+            Ok(())
         }
     }
-}
-
-fn wait_for_the_other(hand: &Hand<'_>, name: &str) -> Result<(), Failure> {
-    hand.terminal.say(format!("if {name} shows the same, say so there; waiting"));
-    Ok(())
 }
 
 /// Nobody to ask is a no: a device is not welcome because nobody looked.
