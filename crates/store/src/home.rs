@@ -122,7 +122,10 @@ impl Home {
         let root = File::open(dir).map_err(while_doing("open the directory")).map_err(fault)?;
         for name in [SECRETS, STAGES, OBJECTS] {
             disk::make_dir(&dir.join(name)).map_err(fault)?;
+            // A run that was killed may have left a name that is not durable yet.
+            disk::sync_dir(&dir.join(name)).map_err(fault)?;
         }
+        disk::sync_dir(dir).map_err(fault)?;
         let claims = Mutex::new(BTreeSet::new());
         Ok(Self { held: Arc::new(Held { dir: dir.to_owned(), root, _lock: lock, claims }) })
     }

@@ -38,6 +38,28 @@ fn power_cut_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// A process that was killed may leave behind what was never flushed. Whoever reads it acts on it.
+#[test]
+fn what_a_replay_gives_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = Home::open(&dir.path().join("other")).unwrap();
+    Journal::open(&other).unwrap().0.commit((0..5).map(record).collect()).unwrap();
+    let (image, copy) = (dir.path().join("image"), dir.path().join("copy"));
+    let Some(disk) = Loop::format(&image, &dir.path().join("disk")) else { return };
+    let home = Home::open(&disk.mounted.join("home")).unwrap();
+    Journal::open(&home).unwrap().0.commit(vec![record(0)]).unwrap();
+    let (log, new) = (home.path("journal").join("log"), home.path("journal").join("unflushed"));
+    std::fs::copy(other.path("journal").join("log"), &new).unwrap();
+    std::fs::rename(&new, &log).unwrap();
+    let (journal, replay) = Journal::open(&home).unwrap();
+    assert_eq!(replay.records.len(), 5);
+    assert!(run("cp", &["--sparse=always", path(&image), path(&copy)]));
+    drop(journal);
+    let after = Loop::mount(&copy, &dir.path().join("after")).unwrap();
+    let home = Home::open(&after.mounted.join("home")).unwrap();
+    assert_eq!(Journal::open(&home).unwrap().1.records.len(), 5);
+}
+
 /// Every call that changes the disk fails once, with each error, and is the last one once.
 #[test]
 fn fault_at_any_call_loses_nothing_that_was_acknowledged() {

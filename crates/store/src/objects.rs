@@ -80,7 +80,12 @@ impl Objects {
     /// [`ObjectError`]; nothing was kept.
     pub fn put(&self, bytes: &[u8]) -> Result<Hash, ObjectError> {
         let hash = Hash::of(bytes);
-        if self.contains(&hash) { Ok(hash) } else { self.put_from(bytes) }
+        if !self.contains(&hash) {
+            return self.put_from(bytes);
+        }
+        // Another thread may have given it its name and be about to flush the directory.
+        disk::sync_dir(&self.dir)?;
+        Ok(hash)
     }
 
     /// Stores what a reader gives, without holding it in memory. It is durable when this returns.
@@ -107,7 +112,11 @@ impl Objects {
         file.sync_all().map_err(while_doing("flush an object"))?;
         let known = self.contains(&hash);
         disk::rename(new, &self.path(&hash))?;
-        disk::sync_dir(&self.dir)?;
+        if let Err(fault) = disk::sync_dir(&self.dir) {
+            // An object that is there is a durable one.
+            let _ = disk::remove_file(&self.path(&hash));
+            return Err(fault.into());
+        }
         if !known {
             self.count.fetch_add(1, Ordering::Relaxed);
         }

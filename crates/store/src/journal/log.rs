@@ -47,6 +47,10 @@ impl Log {
         let file = disk::open_file(&dir.join(FILE)).map_err(missing)?;
         let Scan { records, condition, closed, tail } = scan(&file)?;
         let state = continue_at(&file, condition, tail)?;
+        // A run that was killed may have left what it had not flushed yet. From here on it is acted on.
+        file.sync_all().map_err(while_doing("flush the journal"))?;
+        disk::sync_dir(&dir)?;
+        disk::sync_dir(home.dir())?;
         let replay = Replay { records, condition, closed, position: Position(0) };
         Ok((Self { dir, file, state, batches: 0 }, replay))
     }
