@@ -1,5 +1,7 @@
 //! Every test. The last line counts them.
 
+use std::process::{Command, Stdio};
+
 use crate::junit::{self, Counts};
 use crate::shell::{self, Failure, Repository};
 
@@ -10,29 +12,37 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<(), F
     if selection.is_empty() {
         selection.push("--workspace");
     }
-    let mut counts = tests(repository, profile, &selection)?;
+    let mut counts = tests(repository, profile, &selection, &[])?;
     counts.add(doc_tests(repository, &selection)?);
     report(&counts)
 }
 
-/// Runs tests by nextest where it is installed, else by cargo.
-pub(crate) fn tests(repository: &Repository, profile: &str, selection: &[&str]) -> Result<Counts, Failure> {
+/// Runs tests by nextest where it is installed, else by cargo, with these variables in their environment.
+pub(crate) fn tests(
+    repository: &Repository,
+    profile: &str,
+    selection: &[&str],
+    variables: &[(&str, String)],
+) -> Result<Counts, Failure> {
+    let variables = || variables.iter().map(|(name, value)| (name, value));
     if shell::installed(repository, "cargo", &["nextest", "--version"]) {
-        return nextest(repository, profile, selection);
+        let mut command =
+            repository.cargo(&["nextest", "run", "--no-fail-fast", "--no-tests=pass", "--profile", profile]);
+        return nextest(repository, profile, command.args(selection).envs(variables()));
     }
     println!("prove: cargo-nextest is not installed; cargo test runs instead, without its time limits");
-    let mut arguments = vec!["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
-    arguments.extend(selection);
-    arguments.extend(["--", "--show-output"]);
-    cargo_test(repository, &arguments)
+    let mut command = repository.cargo(&["test", "--no-fail-fast"]);
+    if !selection.contains(&"--test") {
+        command.args(["--lib", "--bins", "--tests"]);
+    }
+    cargo_test(command.args(selection).args(["--", "--show-output"]).envs(variables()))
 }
 
-fn nextest(repository: &Repository, profile: &str, selection: &[&str]) -> Result<Counts, Failure> {
+fn nextest(repository: &Repository, profile: &str, command: &mut Command) -> Result<Counts, Failure> {
     let report = repository.root.join("target/nextest").join(profile).join("junit.xml");
     // A report of an earlier run must not be counted when this one does not get as far.
     std::fs::remove_file(&report).ok();
-    let mut command = repository.cargo(&["nextest", "run", "--no-fail-fast", "--no-tests=pass", "--profile", profile]);
-    let ran = shell::step("tests", command.args(selection));
+    let ran = shell::step("tests", command);
     let text = std::fs::read_to_string(&report);
     match (text, ran) {
         (Ok(text), ran) => {
@@ -46,15 +56,14 @@ fn nextest(repository: &Repository, profile: &str, selection: &[&str]) -> Result
 
 /// Packages without a library have no documentation tests; cargo refuses to be asked for them alone.
 fn doc_tests(repository: &Repository, selection: &[&str]) -> Result<Counts, Failure> {
-    let mut arguments = vec!["test", "--quiet", "--doc", "--no-fail-fast"];
-    arguments.extend(selection);
-    cargo_test(repository, &arguments)
+    cargo_test(repository.cargo(&["test", "--quiet", "--doc", "--no-fail-fast"]).args(selection))
 }
 
-fn cargo_test(repository: &Repository, arguments: &[&str]) -> Result<Counts, Failure> {
-    let mut command = repository.cargo(arguments);
-    command.stderr(std::process::Stdio::inherit());
-    let output = command.output().map_err(|error| Failure(format!("cargo test did not start: {error}")))?;
+fn cargo_test(command: &mut Command) -> Result<Counts, Failure> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure(format!("cargo test did not start: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{}", text.trim_end());
     let counts = junit::counts_of_cargo_test(&text);

@@ -32,6 +32,12 @@ impl Repository {
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.root).stdin(Stdio::null());
+        // What cargo told us about this package would make build scripts below believe that something changed.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| ABOUT_US.iter().any(|start| name.starts_with(start))) {
+                command.env_remove(name);
+            }
+        }
         command
     }
 
@@ -46,6 +52,8 @@ impl Repository {
         captured(&mut self.command(program, arguments))
     }
 }
+
+const ABOUT_US: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 
 /// Runs a command to its end and gives its standard output.
 pub(crate) fn captured(command: &mut Command) -> Result<String, Failure> {
