@@ -1,3 +1,4 @@
 //! tests
 
 pub mod carrier_contract;
+pub mod world;

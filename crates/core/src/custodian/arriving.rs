@@ -101,8 +101,12 @@ impl Custodian {
         }
     }
 
-    /// The payload cannot be received: the source keeps the session. In D4 the designate stays and asks again.
+    /// The payload cannot be received: the source keeps the session. In D4 the designate stays and asks again. In D5 before
+    /// [`Custodian::installed`] it is D4 again, for the source still pins its copy.
     pub fn receive_failed(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal, detail: &str) {
+        if self.become_designate_again(session, handoff) {
+            return;
+        }
         let Some(attempt) = self.attempt(session, handoff) else { return };
         if let Some(state) = self.sessions.get_mut(&session).filter(|state| state.is_designate()) {
             state.arriving = None;

@@ -97,7 +97,7 @@ impl Custodian {
     }
 
     /// The chain grows. Records first, then news: one batch holds all that the new links change.
-    fn accept_custody(&mut self, session: SessionId, chain: Chain, new_links: Vec<Signed<Custody>>) {
+    pub(super) fn accept_custody(&mut self, session: SessionId, chain: Chain, new_links: Vec<Signed<Custody>>) {
         let me = self.me();
         let last = chain.last().clone();
         self.withdraw(session, Refusal::StaleToken);
@@ -186,6 +186,23 @@ impl Custodian {
         let (handoff, source) = (attempt.handoff, attempt.source);
         self.session(session).role = Role::Owner { arrived: Some(Arrived { handoff, installed: false }) };
         self.tell(Event::Activate { session, handoff, source, token });
+    }
+
+    /// D5 back to D4: what was staged is not there any more, and nothing was done with it yet.
+    pub(super) fn become_designate_again(&mut self, session: SessionId, handoff: HandoffId) -> bool {
+        let ask_at = self.clock.saturating_add(limits::REFETCH);
+        let Some(state) = self.sessions.get_mut(&session) else { return false };
+        let Role::Owner { arrived: Some(Arrived { handoff: arrived, installed: false }) } = state.role else {
+            return false;
+        };
+        let Some(Custody::Release(release)) = state.chain.as_ref().map(Chain::last) else { return false };
+        if arrived != handoff {
+            return false;
+        }
+        let source = release.from;
+        state.role = Role::Designate(designate(release, state.attempts.approval(handoff), ask_at));
+        self.tell(Event::Refetch { session, handoff, source });
+        true
     }
 
     /// The session stands in its place: says so to the old owner. Source: SPEC H-7.

@@ -193,13 +193,13 @@ impl Custodian {
         let attempt = Attempt { handoff, session, source: asked.offer.source, scope };
         let destination = HandoffDestination::approved(me, attempt, Some(asked.offer.token), now);
         let accept = destination.accept(exchange_key, have);
+        if !new_links.is_empty() {
+            self.accept_custody(session, chain, new_links);
+        }
         let state = self.session(session);
-        state.chain = Some(chain);
         state.arriving = Some(destination);
         state.attempts.approve(handoff, scope);
-        let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
-        records.push(Record::Approved { session, handoff, source: attempt.source, scope });
-        self.persist(records);
+        self.persist(vec![Record::Approved { session, handoff, source: attempt.source, scope }]);
         self.send_accept(attempt.source, &accept, false);
         Ok(())
     }

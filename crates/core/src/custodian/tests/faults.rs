@@ -252,6 +252,19 @@ fn lost_activated_is_answered_after_the_session_went_on() {
 
 /// Shows: H-18
 #[test]
+fn source_that_never_heard_activated_retires_when_the_chain_says_so() {
+    let mut net = Net::three();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Activated(_)));
+    net.give(A, B);
+    net.give(B, C);
+    net.give(C, A);
+    net.only_owner(A, &[1, 2]);
+    let first = |event: &Event| matches!(event, Event::Retired { handoff, .. } if *handoff == HandoffId::new([1; 16]));
+    assert_eq!(net.told(A, first), 1, "the copy of the first release stays pinned for ever");
+}
+
+/// Shows: H-18
+#[test]
 fn activated_of_a_later_visit_retires_for_good() {
     let mut net = Net::three();
     net.lose = Box::new(|message| matches!(message, PeerMessage::Activated(_)));
@@ -326,6 +339,23 @@ fn designate_whose_fetch_fails_stays_and_asks_again() {
     assert_eq!(net.standing(B), Some(Standing::PayloadMissing));
     net.ignore = Box::new(|_| false);
     net.pass(limits::REFETCH);
+    net.only_owner(B, &[1, 2]);
+}
+
+/// Shows: H-8
+#[test]
+fn stage_that_is_lost_after_the_activation_is_fetched_again_before_anything_is_done() {
+    let mut net = Net::pair();
+    net.ignore = Box::new(|event| matches!(event, Event::Activate { .. }));
+    let handoff = net.give(A, B);
+    net.nodes[B].copies.clear();
+    net.nodes[B].custodian.receive_failed(session(), handoff, Refusal::IntegrityFailed, "the stage is lost");
+    net.ignore = Box::new(|_| false);
+    net.drain(B);
+    net.run();
+    net.only_owner(B, &[1, 2]);
+    net.nodes[B].custodian.receive_failed(session(), handoff, Refusal::IntegrityFailed, "too late");
+    net.drain(B);
     net.only_owner(B, &[1, 2]);
 }
 

@@ -29,6 +29,24 @@ fn ack_is_bound_to_head_root_token_session_and_handoff() {
     }
 }
 
+/// Shows: H-2, H-6
+#[test]
+fn head_that_differs_in_any_part_is_another_head() {
+    let parts: [fn(&mut Head); 3] =
+        [|head| head.turn += 1, |head| head.length += 1, |head| head.hash = Hash::of(b"another log")];
+    for change in parts {
+        let mut net = Net::pair();
+        net.ignore = Box::new(|event| matches!(event, Event::AckHeld { .. }));
+        let handoff = net.give(A, B);
+        let (mut quiet, now) = (net.nodes[A].quiet(session()), net.now);
+        change(&mut quiet.head);
+        net.nodes[A].custodian.decide(session(), handoff, quiet, now);
+        net.drain(A);
+        net.run();
+        net.only_owner(A, &[1, 2]);
+    }
+}
+
 /// Shows: H-5, H-13
 #[test]
 fn early_ack_does_not_release() {
