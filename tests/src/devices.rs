@@ -1,0 +1,343 @@
+//! Real devices in throw-away homes: a daemon each, killed and started again at the same port, asked over its socket.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use cede_wire::control::{
+    Answer, Command, Failure, MoveReport, MoveRequest, PairingEvent, Reply, ReplyBody, Request, SessionSummary,
+    StatusReport,
+};
+use cede_wire::id::SessionId;
+use cede_wire::record::PeerPolicy;
+
+pub mod claude;
+pub mod trees;
+pub mod watch;
+
+/// How long anything on one machine may take before a test calls it stuck.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One device: a home directory and, while it runs, a daemon.
+#[derive(Debug)]
+pub struct Device {
+    /// Its name in the mesh.
+    pub name: String,
+    /// The person's home directory on it.
+    pub home: PathBuf,
+    /// `CEDE_HOME`.
+    pub cede_home: PathBuf,
+    /// The address of its daemon: the same in each of its lives.
+    pub address: String,
+    program: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+/// The lines of one answer.
+#[derive(Debug)]
+pub struct Answers(BufReader<UnixStream>);
+
+impl Device {
+    /// A device that does not run yet, below `root`.
+    pub fn new(root: &Path, program: &Path, name: &str) -> Self {
+        let place = root.join(name);
+        let (home, cede_home, log) = (place.join("home"), place.join("cede"), place.join("log"));
+        std::fs::create_dir_all(&home).unwrap();
+        Self {
+            name: name.to_owned(),
+            home,
+            cede_home,
+            address: free_address(),
+            program: program.to_owned(),
+            log,
+            child: None,
+        }
+    }
+
+    /// Starts the daemon and waits until it answers.
+    pub fn start(&mut self) {
+        self.start_unseen();
+        wait_until("the daemon answers", || self.try_status().is_ok() || !self.runs());
+        assert!(self.runs(), "{} did not start:\n{}", self.name, self.last_words(20));
+    }
+
+    /// Starts the daemon and does not wait.
+    pub fn start_unseen(&mut self) {
+        assert!(self.child.is_none(), "{} runs already", self.name);
+        let log = File::options().create(true).append(true).open(&self.log).unwrap();
+        let mut command = self.command(&["up", "--listen", &self.address, "--no-discovery", "--while-stdin"]);
+        command.args(["--name", &self.name, "--log", "info,cede_daemon=debug"]);
+        command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.child = Some(command.spawn().unwrap());
+    }
+
+    /// The program with this device's environment and nothing else.
+    pub fn command(&self, arguments: &[&str]) -> Program {
+        let mut command = Program::new(&self.program);
+        command.args(arguments).env_clear().current_dir(&self.home);
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", &self.home).env("CEDE_HOME", &self.cede_home).env("LANG", "C.UTF-8");
+        command.env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+    }
+
+    /// What a person sees who types this.
+    pub fn typed(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Ends the daemon as a power cut would.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("a daemon to kill");
+        // The standard input must not end first: the daemon would stop well.
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Stops the daemon as a person does, and says how it ended.
+    pub fn stop(&mut self) -> std::process::ExitStatus {
+        self.ask(Command::Stop).unwrap();
+        let mut child = self.child.take().expect("a daemon to stop");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "{} does not stop", self.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for a daemon that ends by itself.
+    pub fn wait_for_end(&mut self) -> std::process::ExitStatus {
+        self.child.take().expect("a daemon").wait().unwrap()
+    }
+
+    /// Whether the process is there.
+    pub fn runs(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_none()))
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.cede_home.join("cede.sock")
+    }
+
+    /// The directory of everything durable.
+    pub fn state(&self) -> PathBuf {
+        self.cede_home.join("state")
+    }
+
+    /// Asks; the lines come one by one.
+    pub fn open(&self, command: Command) -> std::io::Result<Answers> {
+        let mut stream = UnixStream::connect(self.socket())?;
+        stream.set_read_timeout(Some(PATIENCE * 4))?;
+        let mut line = serde_json::to_vec(&Request::new(command)).unwrap();
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        Ok(Answers(BufReader::new(stream)))
+    }
+
+    /// Asks and waits for the last line.
+    pub fn ask(&self, command: Command) -> Result<Answer, Failure> {
+        self.open(command).unwrap().end(&mut |_| {}).unwrap_or_else(|| panic!("{} went away", self.name))
+    }
+
+    /// One screen.
+    pub fn status(&self) -> StatusReport {
+        self.try_status().unwrap_or_else(|error| panic!("{}: {error}\n{}", self.name, self.last_words(20)))
+    }
+
+    /// One screen, where the daemon answers.
+    pub fn try_status(&self) -> std::io::Result<StatusReport> {
+        match self.open(Command::Status)?.end(&mut |_| {}) {
+            Some(Ok(Answer::Status(report))) => Ok(*report),
+            other => Err(std::io::Error::other(format!("{other:?}"))),
+        }
+    }
+
+    /// What it says of one session; none where it knows none.
+    pub fn session(&self, id: SessionId) -> Option<SessionSummary> {
+        self.status().sessions.into_iter().find(|session| session.id == id)
+    }
+
+    /// Makes a session of a directory.
+    pub fn adopt(&self, directory: &Path) -> SessionSummary {
+        match self.ask(Command::Adopt { directory: directory.display().to_string() }) {
+            Ok(Answer::Adopted(summary)) => *summary,
+            other => panic!("not adopted: {other:?}"),
+        }
+    }
+
+    /// Moves a session and waits for the end.
+    pub fn to(&self, device: &str, session: SessionId) -> Result<MoveReport, Failure> {
+        self.move_with(request(device, session))
+    }
+
+    /// Moves a session as `request` says and waits for the end.
+    pub fn move_with(&self, request: MoveRequest) -> Result<MoveReport, Failure> {
+        match self.ask(Command::To(request))? {
+            Answer::Moved(report) => Ok(*report),
+            other => panic!("no report: {other:?}"),
+        }
+    }
+
+    /// Answers yes to everything that this peer asks.
+    pub fn say_yes_to(&self, device: &str) {
+        self.ask(Command::Policy { device: device.to_owned(), policy: Some(PeerPolicy::Yes) }).unwrap();
+    }
+
+    /// The last lines of its log.
+    pub fn last_words(&self, lines: usize) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let all: Vec<&str> = log.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Its whole log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _gone = child.kill();
+            let _gone = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- {}'s last words ---\n{}", self.name, self.last_words(40));
+        }
+    }
+}
+
+impl Answers {
+    /// The next line; none when the daemon went away.
+    pub fn line(&mut self) -> Option<ReplyBody> {
+        let mut line = Vec::new();
+        self.0.read_until(b'\n', &mut line).ok().filter(|read| *read > 0)?;
+        Some(serde_json::from_slice::<Reply>(&line).ok()?.body)
+    }
+
+    /// Reads to the last line; none when the daemon went away first.
+    pub fn end(mut self, seen: &mut dyn FnMut(&ReplyBody)) -> Option<Result<Answer, Failure>> {
+        loop {
+            let body = self.line()?;
+            seen(&body);
+            match body {
+                ReplyBody::Done(answer) => return Some(Ok(answer)),
+                ReplyBody::Failed(failure) => return Some(Err(failure)),
+                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+            }
+        }
+    }
+
+    /// Reads until a line is what is wanted.
+    pub fn until(&mut self, wanted: impl Fn(&ReplyBody) -> bool) -> ReplyBody {
+        loop {
+            let body = self.line().expect("the daemon went away");
+            if wanted(&body) {
+                return body;
+            }
+            assert!(!matches!(body, ReplyBody::Done(_) | ReplyBody::Failed(_)), "it ended: {body:?}");
+        }
+    }
+}
+
+/// Two devices of one mesh.
+#[derive(Debug)]
+pub struct Devices {
+    /// The one that was there first.
+    pub a: Device,
+    /// The one that joined.
+    pub b: Device,
+    /// Everything of both lies here.
+    pub root: tempfile::TempDir,
+}
+
+impl Devices {
+    /// Two that run and know nothing of each other.
+    pub fn strangers(program: &str) -> Self {
+        let root = tempfile::Builder::new().prefix("cede-").tempdir().unwrap();
+        let program = Path::new(program);
+        let mut a = Device::new(root.path(), program, "laptop");
+        let mut b = Device::new(root.path(), program, "server");
+        a.start();
+        b.start();
+        Self { a, b, root }
+    }
+
+    /// Two that are paired and connected.
+    pub fn paired(program: &str) -> Self {
+        let devices = Self::strangers(program);
+        pair(&devices.a, &devices.b);
+        devices.wait_for_link();
+        devices
+    }
+
+    /// Two that say yes to each other.
+    pub fn friends(program: &str) -> Self {
+        let devices = Self::paired(program);
+        devices.a.say_yes_to("server");
+        devices.b.say_yes_to("laptop");
+        devices
+    }
+
+    /// Waits until each sees the other.
+    pub fn wait_for_link(&self) {
+        let sees = |device: &Device| device.try_status().is_ok_and(|s| s.peers.iter().any(|peer| peer.connected));
+        wait_until("both see each other", || sees(&self.a) && sees(&self.b));
+    }
+}
+
+/// Pairs two devices as two people would.
+pub fn pair(host: &Device, guest: &Device) {
+    let (mut shown, words) = show_words(host);
+    let mut asked = guest.open(pair_with(&words, &host.address)).unwrap();
+    asked.until(|body| matches!(body, ReplyBody::Pairing(PairingEvent::Compare { .. })));
+    shown.until(|body| matches!(body, ReplyBody::Pairing(PairingEvent::Compare { .. })));
+    host.ask(Command::PairConfirm { accept: true }).unwrap();
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Paired { .. }))));
+    assert!(matches!(shown.end(&mut |_| {}), Some(Ok(Answer::Paired { .. }))));
+}
+
+/// The words that a device shows, and the rest of that answer.
+pub fn show_words(host: &Device) -> (Answers, String) {
+    let mut shown = host.open(Command::Pair).unwrap();
+    let body = shown.until(|body| matches!(body, ReplyBody::Pairing(PairingEvent::Words { .. })));
+    let ReplyBody::Pairing(PairingEvent::Words { words, .. }) = body else { unreachable!() };
+    (shown, words)
+}
+
+/// The question of a new device.
+pub fn pair_with(words: &str, address: &str) -> Command {
+    Command::PairWith { words: words.to_owned(), address: Some(address.to_owned()), name: None }
+}
+
+/// A move without any flag.
+pub fn request(device: &str, session: SessionId) -> MoveRequest {
+    MoveRequest { device: device.to_owned(), session: Some(session.to_string()), ..MoveRequest::default() }
+}
+
+/// Waits until something holds.
+///
+/// # Panics
+/// After [`PATIENCE`].
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A port that nobody has at this moment.
+fn free_address() -> String {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
