@@ -64,3 +64,6 @@ pub const FREE_BYTES_LEFT: u64 = 64 << 20;
 
 /// Most commits that a source believes a destination to have.
 pub const HAVE_COMMITS: usize = 10_000;
+
+/// Files hashed between two visits to the list of entries: enough for two threads, too few to be noticed in memory.
+pub const HASH_BATCH: usize = 4_096;

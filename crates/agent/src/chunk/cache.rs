@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cede_wire::canonical::encode;
 use cede_wire::catalog::{ChunkRef, Mtime, Oid};
 use cede_wire::id::Hash;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::FileStat;
 use crate::limits::{RACY_MS, STAT_CACHE_BYTES};
 
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 
 /// The content of a file as it was last hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,15 +19,17 @@ pub struct Known {
     pub chunks: Option<Vec<ChunkRef>>,
     /// Git's id, where it was computed.
     pub blob: Option<Oid>,
-    stat: FileStat,
-    hashed_at_unix_ms: u64,
+    stat: Digest,
 }
 
-/// Hashes by path. An entry is believed while the file's stat is the one it was hashed under, and only if the file
-/// had rested for [`RACY_MS`] by then.
+/// The first half of a BLAKE3 digest: enough to tell one's own files apart, and small.
+type Digest = [u8; 16];
+
+/// Hashes by path. An entry is believed while the file's stat is the one it was hashed under; a file that had not
+/// rested for [`RACY_MS`] by then is not entered. About 150 bytes a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatCache {
-    known: BTreeMap<Vec<u8>, Known>,
+    known: BTreeMap<Digest, Known>,
     /// The packs made so far and what they hold; the tree module's own.
     pub(crate) packs: Vec<PackMade>,
     /// Ignored files as they were counted once: files and bytes.
@@ -51,18 +54,30 @@ pub(crate) struct PackMade {
 impl StatCache {
     /// What is known of a file with this stat.
     pub fn get(&self, path: &[u8], stat: &FileStat) -> Option<&Known> {
-        self.known.get(path).filter(|known| known.stat == *stat && known.had_rested())
+        self.known.get(&digest(path)).filter(|known| known.stat == stat_digest(stat))
     }
 
-    /// Remembers a file that was hashed at this time.
+    /// Remembers a file that was hashed at this time, if it had rested by then; else forgets it.
     pub fn put(&mut self, path: &[u8], content: (Option<Vec<ChunkRef>>, Option<Oid>), stat: FileStat, at_unix_ms: u64) {
         let (chunks, blob) = content;
-        self.known.insert(path.to_vec(), Known { chunks, blob, stat, hashed_at_unix_ms: at_unix_ms });
+        if had_rested(&stat, at_unix_ms) {
+            self.known.insert(digest(path), Known { chunks, blob, stat: stat_digest(&stat) });
+        } else {
+            self.known.remove(&digest(path));
+        }
     }
 
-    /// Forgets every file for which `keep` says no.
-    pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
-        self.known.retain(|path, _| keep(path));
+    /// Moves what is known of a file out of another cache.
+    pub(crate) fn adopt(&mut self, other: &mut Self, path: &[u8]) {
+        let key = digest(path);
+        if let Some(known) = other.known.remove(&key) {
+            self.known.insert(key, known);
+        }
+    }
+
+    /// Takes over the files of another cache, and nothing else.
+    pub(crate) fn set_files(&mut self, other: Self) {
+        self.known = other.known;
     }
 
     /// Number of files known.
@@ -101,13 +116,21 @@ impl StatCache {
     }
 }
 
-impl Known {
-    fn had_rested(&self) -> bool {
-        let changed = milliseconds(self.stat.mtime).max(milliseconds(self.stat.ctime));
-        changed.saturating_add(RACY_MS) <= self.hashed_at_unix_ms
-    }
+fn had_rested(stat: &FileStat, at_unix_ms: u64) -> bool {
+    let changed = milliseconds(stat.mtime).max(milliseconds(stat.ctime));
+    changed.saturating_add(RACY_MS) <= at_unix_ms
 }
 
 fn milliseconds(time: Mtime) -> u64 {
     u64::try_from(time.seconds).unwrap_or(0).saturating_mul(1_000) + u64::from(time.nanos / 1_000_000)
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    let whole = blake3::hash(bytes);
+    let (half, _) = whole.as_bytes().split_first_chunk().unwrap_or((&[0; 16], &[]));
+    *half
+}
+
+fn stat_digest(stat: &FileStat) -> Digest {
+    digest(&encode(stat))
 }

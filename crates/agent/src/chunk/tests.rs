@@ -111,7 +111,7 @@ fn cache_believes_only_a_file_that_rested() {
 #[test]
 fn damaged_cache_is_an_empty_cache() {
     let mut cache = StatCache::default();
-    cache.put(b"f", (None, Oid::parse(&"a7".repeat(20))), FileStat::of(&std::fs::metadata("/").unwrap()), 5);
+    cache.put(b"f", (None, Oid::parse(&"a7".repeat(20))), FileStat::of(&std::fs::metadata("/").unwrap()), u64::MAX);
     let mut bytes = cache.to_bytes().unwrap();
     assert_eq!(StatCache::from_bytes(&bytes), cache);
     bytes[40] ^= 1;

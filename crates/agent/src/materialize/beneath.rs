@@ -102,7 +102,7 @@ mod tests {
         let root = open_root(dir.path()).unwrap();
         assert!(open_file(&root, b"real/f").is_ok());
         assert!(walk(&root, b"real/f", FILE).is_ok());
-        for bad in [&b"link/f"[..], b"real/l", b"../x", b"/etc/hostname", b"real/../real/f"] {
+        for bad in [&b"link/f"[..], b"real/l", b"../x", b"/etc/hostname", b"real/../../x"] {
             assert!(open_file(&root, bad).is_err());
             assert!(walk(&root, bad, FILE).is_err(), "{}", String::from_utf8_lossy(bad));
         }

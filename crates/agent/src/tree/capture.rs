@@ -17,12 +17,13 @@ use cede_wire::path::RelPath;
 use crate::materialize::beneath::{open_file, open_root, parent_of};
 use super::globs::Globs;
 use super::inventory::{self, GitFacts, Names};
+use super::pack::{self, Packed};
 use super::repository::Repository;
 use super::state::{INDEX, INTENT_TO_ADD, ObjectFormat, PACK, STATE, index_to_bytes};
 use super::survey::{Class, Found, Selection, Survey, SurveyError, Tally, survey};
-use super::{Baseline, Tree, TreeRefusal, inspect, pack};
+use super::{Baseline, Tree, TreeRefusal, inspect};
 use crate::chunk::{Chunker, FileContent, FileStat, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes};
-use crate::limits::{GIT_STATE_BYTES, TREE_THREADS};
+use crate::limits::{GIT_STATE_BYTES, HASH_BATCH, TREE_THREADS};
 
 /// What to take along.
 #[derive(Debug, Clone, Copy)]
@@ -134,11 +135,19 @@ pub(crate) fn capture_with(
     create_private(options.scratch)?;
     let mut survey = survey(tree, repository.as_ref(), &selection)?;
     remember_ignored(&mut survey, &selection, cache);
-    let contents = hash_all(tree, repository.as_ref(), &survey, cache)?;
-    let mut parts = Parts { entries: tree_entries(&survey, contents), files: Vec::new(), git: GitFacts::default() };
+    let made = std::mem::take(&mut cache.packs);
+    // Packing is another process's work: it goes on while files are hashed here.
+    let (entries, packed) = std::thread::scope(|scope| {
+        let repository = repository.as_ref();
+        let packing = repository.map(|repository| scope.spawn(|| pack::packs(repository, options, made)));
+        let entries = tree_entries(tree, repository, &mut survey, cache);
+        (entries, packing.map(|packing| packing.join().unwrap_or_else(|_| Err(CaptureError::TooLarge("packs".to_owned())))))
+    });
+    let mut parts = Parts { entries: entries?, files: Vec::new(), git: GitFacts::default() };
     let tree_entries = parts.entries.len();
-    if let Some(repository) = &repository {
-        git_entries(tree, repository, options, cache, &mut parts)?;
+    if let (Some(repository), Some(packed)) = (&repository, packed.transpose()?) {
+        cache.packs.clone_from(&packed.packs);
+        git_entries(tree, repository, options, cache, packed, &mut parts)?;
     }
     finish(tree, repository.as_ref(), &survey, parts, tree_entries)
 }
@@ -167,7 +176,6 @@ fn finish(
     );
     let names = Names::of(of_tree, &survey.bare);
     let inventory = inventory::lines(&tree.root, repository, survey, of_tree, &git);
-    let untracked = survey.files.iter().filter(|found| found.class == Class::Untracked);
     let payload = entries.iter().flat_map(Entry::chunks).map(|chunk| u64::from(chunk.length)).sum();
     Ok(Capture {
         sources,
@@ -176,7 +184,7 @@ fn finish(
         dotfiles: names.dotfiles,
         configuration_as_code: names.code,
         secret_looking: names.secrets,
-        untracked_bytes: untracked.map(|found| found.stat.size).sum(),
+        untracked_bytes: survey.untracked.bytes,
         payload_bytes: payload,
         entries,
     })
@@ -200,45 +208,80 @@ enum Content {
 struct Hashed {
     content: Content,
     stat: FileStat,
-    /// For the cache; none where it came from there.
-    learnt: Option<(FileContent, u64)>,
+    /// When it was hashed, and what git calls it; none where the cache knew.
+    learnt: Option<(u64, Option<Oid>)>,
 }
 
-fn hash_all(
+/// Hashes the files that were found and makes entries of them, some thousand at a time: only the result stays in memory.
+fn tree_entries(
     tree: &Tree,
     repository: Option<&Repository>,
-    survey: &Survey,
+    survey: &mut Survey,
     cache: &mut StatCache,
-) -> Result<Vec<Option<Hashed>>, CaptureError> {
+) -> Result<Vec<Entry>, CaptureError> {
     let root = open_root(&tree.root).map_err(|error| CaptureError::io(&tree.root, &error))?;
-    let (next, old) = (AtomicUsize::new(0), &*cache);
-    let worker = || -> Result<Vec<(usize, Option<Hashed>)>, ReadError> {
-        let (mut chunker, mut done) = (Chunker::new(), Vec::new());
+    let mut chunkers: Vec<_> = (0..TREE_THREADS).map(|_| Chunker::new()).collect();
+    let mut entries = Vec::with_capacity(survey.files.len() + survey.directories.len());
+    for (path, mode) in &survey.directories {
+        entries.extend(entry(path.clone(), Body::Directory { mode: *mode }));
+    }
+    let (mut found, mut fresh) = (std::mem::take(&mut survey.files).into_iter(), StatCache::default());
+    loop {
+        let batch: Vec<Found> = found.by_ref().take(HASH_BATCH).collect();
+        if batch.is_empty() {
+            break;
+        }
+        let hashed = hash_batch(&root, &batch, repository, cache, &mut chunkers)?;
+        for (found, hashed) in batch.into_iter().zip(hashed) {
+            let Some(hashed) = hashed else { continue };
+            remember(&mut fresh, cache, &found.path, &hashed);
+            entries.extend(entry(found.path, body(hashed)));
+        }
+    }
+    cache.set_files(fresh);
+    entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+/// Every path was parsed when it was found.
+fn entry(path: Vec<u8>, body: Body) -> Option<Entry> {
+    Some(Entry { place: Place::Tree, path: RelPath::try_from(path).ok()?, body })
+}
+
+fn remember(fresh: &mut StatCache, old: &mut StatCache, path: &[u8], hashed: &Hashed) {
+    match (&hashed.learnt, &hashed.content) {
+        (None, _) => fresh.adopt(old, path),
+        (Some((at, blob)), Content::Chunks(chunks)) => {
+            fresh.put(path, (Some(chunks.clone()), blob.clone()), hashed.stat, *at);
+        }
+        (Some((at, blob)), Content::Blob(_)) => fresh.put(path, (None, blob.clone()), hashed.stat, *at),
+        (Some(_), Content::Link(_)) => {}
+    }
+}
+
+fn hash_batch(
+    root: &OwnedFd,
+    batch: &[Found],
+    repository: Option<&Repository>,
+    cache: &StatCache,
+    chunkers: &mut [Chunker],
+) -> Result<Vec<Option<Hashed>>, ReadError> {
+    let next = AtomicUsize::new(0);
+    let worker = |chunker: &mut Chunker| {
+        let mut done = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(found) = survey.files.get(at) else { return Ok(done) };
-            done.push((at, hash(&root, found, repository, old, &mut chunker)?));
+            let Some(found) = batch.get(at) else { return Ok(done) };
+            done.push((at, hash(root, found, repository, cache, chunker)?));
         }
     };
-    let mut all: Vec<Option<Hashed>> = Vec::new();
-    all.resize_with(survey.files.len(), || None);
     let parts = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..TREE_THREADS).map(|_| scope.spawn(worker)).collect();
+        let threads: Vec<_> = chunkers.iter_mut().map(|chunker| scope.spawn(|| worker(chunker))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(Vec::new()))).collect::<Result<Vec<_>, _>>()
     })?;
-    for (at, hashed) in parts.into_iter().flatten() {
-        if let Some(slot) = all.get_mut(at) {
-            *slot = hashed;
-        }
-    }
-    cache.retain(|path| survey.files.binary_search_by(|found| found.path.as_slice().cmp(path)).is_ok());
-    for (found, hashed) in survey.files.iter().zip(&mut all) {
-        if let Some((content, at)) = hashed.as_mut().and_then(|hashed| hashed.learnt.take()) {
-            let chunks = (!content.chunks.is_empty() || content.stat.size == 0).then_some(content.chunks);
-            cache.put(&found.path, (chunks, content.blob), content.stat, at);
-        }
-    }
-    Ok(all)
+    let mut all: Vec<_> = parts.into_iter().flatten().collect();
+    all.sort_unstable_by_key(|(at, _)| *at);
+    Ok(all.into_iter().map(|(_, hashed)| hashed).collect())
 }
 
 /// None: it vanished.
@@ -266,16 +309,12 @@ fn hash(
         file => file.map_err(|error| ReadError::of(shown, &error))?,
     };
     let now = unix_ms();
-    let (mut content, same) = read(&mut file, shown, expected, found.stat.size, chunker)?;
-    let stat = content.stat;
-    let body = match (same, &content.blob) {
+    let (read, same) = read(&mut file, shown, expected, found.stat.size, chunker)?;
+    let content = match (same, &read.blob) {
         (true, Some(oid)) => Content::Blob(oid.clone()),
-        _ => Content::Chunks(content.chunks.clone()),
+        _ => Content::Chunks(read.chunks),
     };
-    if same {
-        content.chunks = Vec::new();
-    }
-    Ok(Some(Hashed { content: body, stat, learnt: Some((content, now)) }))
+    Ok(Some(Hashed { content, stat: read.stat, learnt: Some((now, read.blob)) }))
 }
 
 /// Reads a file that may equal a blob, and says whether it does. Nearly all files of a repository do: those of the expected
@@ -323,17 +362,6 @@ fn read_link(root: &OwnedFd, path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(above, name, Vec::new())?.into_bytes())
 }
 
-fn tree_entries(survey: &Survey, contents: Vec<Option<Hashed>>) -> Vec<Entry> {
-    let directories = survey.directories.iter().map(|(path, mode)| (path, Body::Directory { mode: *mode }));
-    let files = survey.files.iter().zip(contents).filter_map(|(found, hashed)| Some((&found.path, body(hashed?))));
-    let all = directories.chain(files);
-    // Every path was parsed when it was found.
-    let mut entries: Vec<_> =
-        all.filter_map(|(path, body)| Some(Entry { place: Place::Tree, path: RelPath::parse(path).ok()?, body })).collect();
-    entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    entries
-}
-
 fn body(hashed: Hashed) -> Body {
     let (mode, mtime, size) = (hashed.stat.permissions(), hashed.stat.mtime, hashed.stat.size);
     match hashed.content {
@@ -348,21 +376,21 @@ fn git_entries(
     repository: &Repository,
     options: &CaptureOptions<'_>,
     cache: &mut StatCache,
+    packed: Packed,
     parts: &mut Parts,
 ) -> Result<(), CaptureError> {
-    let (staged, staged_count) = pack::staged(repository)?;
-    let packs = pack::packs(repository, options.have, options.scratch, cache, &staged)?;
+    let Packed { packs, staged } = packed;
     let subdirectory = RelPath::parse(tree.subdirectory.as_os_str().as_bytes()).ok();
     let state = repository.state(subdirectory);
     parts.git = GitFacts {
-        staged: staged_count,
+        staged,
         pack_bytes: packs.iter().map(|pack| pack.stat.size).sum(),
         unpushed: inventory::unpushed(repository, cache),
         remotes: state.remotes.len() as u64,
         upstreams: state.upstreams.len() as u64,
     };
     let mut records = vec![
-        record(INDEX, &index_to_bytes(repository.index.clone()), options.scratch)?,
+        record(INDEX, &index_to_bytes(&repository.index), options.scratch)?,
         record(STATE, &state.to_bytes(), options.scratch)?,
     ];
     for (number, made) in packs.into_iter().enumerate() {

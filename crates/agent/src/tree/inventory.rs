@@ -12,7 +12,7 @@ use super::globs::prefixes;
 use super::names::{is_code, is_secret_looking};
 use super::repository::Repository;
 use super::state::HeadState;
-use super::survey::{Class, Survey, Tally};
+use super::survey::{Survey, Tally};
 use crate::chunk::StatCache;
 use crate::limits::{IGNORED_COUNTED, PATHS_SHOWN};
 
@@ -115,17 +115,14 @@ pub(crate) fn lines(
 }
 
 fn files(survey: &Survey, git: bool) -> Vec<InventoryItem> {
-    let of = |wanted: fn(Class) -> bool| {
-        let files = survey.files.iter().filter(|found| wanted(found.class));
-        files.fold(Tally::default(), |sum, found| Tally { count: sum.count + 1, bytes: sum.bytes + found.stat.size })
-    };
     let untracked = if git { "untracked files" } else { "files" };
-    let empty = Tally { count: survey.directories.len() as u64, bytes: 0 };
+    let own = Tally { count: survey.directories.len() as u64, bytes: 0 };
+    let travels = Disposition::Transferred;
     vec![
-        line("tracked files", Disposition::Transferred, of(|class| matches!(class, Class::Tracked(_))), ""),
-        line(untracked, Disposition::Transferred, of(|class| class == Class::Untracked), ""),
-        line("ignored files taken along", Disposition::Transferred, of(|class| class == Class::Ignored), ""),
-        line("directories of their own", Disposition::Transferred, empty, "empty, or with an unusual mode"),
+        line("tracked files", travels, survey.tracked, ""),
+        line(untracked, travels, survey.untracked, ""),
+        line("ignored files taken along", travels, survey.included, ""),
+        line("directories of their own", travels, own, "empty, or with an unusual mode"),
     ]
 }
 
@@ -183,12 +180,11 @@ fn notes(entries: &[Entry], survey: &Survey) -> Vec<InventoryItem> {
     });
     let absolute: Vec<_> = absolute.collect();
     let note = format!("they point to the same place there: {}", first(&absolute).join(", "));
-    let special = survey.files.iter().filter(|found| found.stat.mode & 0o7000 != 0).count() as u64;
     let count = |count| Tally { count, bytes: 0 };
     let never = Disposition::NeverTravels;
     vec![
         line("absolute links", Disposition::Transferred, count(absolute.len() as u64), &note),
-        line("set-user-id, set-group-id and sticky bits", never, count(special), ""),
+        line("set-user-id, set-group-id and sticky bits", never, count(survey.special_bits), ""),
         line("owners, access lists, extended attributes, hard links", never, count(0), ""),
     ]
 }

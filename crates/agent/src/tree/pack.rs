@@ -3,6 +3,7 @@
 //! One thread and no reuse of bitmaps make the same question give the same bytes, so that an interrupted transfer goes on
 //! where it stopped.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -10,36 +11,41 @@ use std::path::Path;
 use cede_wire::catalog::Oid;
 use cede_wire::id::Hash;
 
-use super::CaptureError;
+use super::{CaptureError, CaptureOptions};
 use super::git::{Git, GitError, failed};
 use super::repository::{Repository, lines, oid};
 use super::state::{HeadState, INTENT_TO_ADD, ObjectFormat};
-use crate::chunk::{PackMade, ReadError, StatCache, chunk_file, shown};
+use crate::chunk::{PackMade, ReadError, chunk_file, shown};
 use crate::limits::{HAVE_COMMITS, PACKS};
 
-/// The packs that hold everything the repository needs at the destination. `staged` are blobs that only the index names.
+/// The packs of a capture.
+pub(crate) struct Packed {
+    pub(crate) packs: Vec<PackMade>,
+    /// Number of staged changes.
+    pub(crate) staged: u64,
+}
+
+/// The packs that hold everything the repository needs at the destination; those in `made` are used again.
 pub(crate) fn packs(
     repository: &Repository,
-    have: &[Oid],
-    scratch: &Path,
-    cache: &mut StatCache,
-    staged: &[Oid],
-) -> Result<Vec<PackMade>, CaptureError> {
-    let tips = tips(repository, staged);
-    if !cache.packs.iter().all(|pack| still_there(pack, scratch, have)) || cache.packs.len() >= PACKS {
-        cache.packs.clear();
+    options: &CaptureOptions<'_>,
+    mut made: Vec<PackMade>,
+) -> Result<Packed, CaptureError> {
+    let (staged_blobs, staged) = staged(repository)?;
+    let tips = tips(repository, &staged_blobs);
+    if !made.iter().all(|pack| still_there(pack, options.scratch, options.have)) || made.len() >= PACKS {
+        made.clear();
     }
-    let covered: Vec<Oid> = cache.packs.iter().flat_map(|pack| pack.tips.iter().cloned()).collect();
+    let covered: BTreeSet<Oid> = made.iter().flat_map(|pack| pack.tips.iter().cloned()).collect();
     let fresh: Vec<Oid> = tips.into_iter().filter(|tip| !covered.contains(tip)).collect();
     if !fresh.is_empty() {
-        let made = make(&repository.git, fresh, have, &covered, scratch)?;
-        cache.packs.push(made);
+        made.push(make(&repository.git, fresh, options.have, &covered, options.scratch)?);
     }
-    Ok(cache.packs.clone())
+    Ok(Packed { packs: made, staged })
 }
 
 /// Blobs that are staged and that HEAD does not have.
-pub(crate) fn staged(repository: &Repository) -> Result<(Vec<Oid>, u64), CaptureError> {
+fn staged(repository: &Repository) -> Result<(Vec<Oid>, u64), CaptureError> {
     let empty_tree = match repository.objects {
         ObjectFormat::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
         ObjectFormat::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -57,8 +63,8 @@ pub(crate) fn staged(repository: &Repository) -> Result<(Vec<Oid>, u64), Capture
         }
     }
     let promised = repository.index.iter().filter(|entry| entry.marks & INTENT_TO_ADD != 0).map(|entry| &entry.oid);
-    let promised: Vec<_> = promised.collect();
-    oids.retain(|oid| !promised.contains(&oid));
+    let promised: BTreeSet<_> = promised.collect();
+    oids.retain(|oid| !promised.contains(oid));
     oids.sort_unstable();
     oids.dedup();
     Ok((oids, count))
@@ -81,7 +87,7 @@ fn still_there(pack: &PackMade, scratch: &Path, have: &[Oid]) -> bool {
     pack.have == have && metadata.is_ok_and(|metadata| crate::chunk::FileStat::of(&metadata) == pack.stat)
 }
 
-fn make(git: &Git, tips: Vec<Oid>, have: &[Oid], covered: &[Oid], scratch: &Path) -> Result<PackMade, CaptureError> {
+fn make(git: &Git, tips: Vec<Oid>, have: &[Oid], covered: &BTreeSet<Oid>, scratch: &Path) -> Result<PackMade, CaptureError> {
     let absent: Vec<&Oid> = have.iter().take(HAVE_COMMITS).chain(covered).collect();
     let absent = present(git, &absent)?;
     let mut input = String::new();
@@ -114,6 +120,8 @@ fn write(git: &Git, input: &str, thin: bool, path: &Path) -> Result<(), CaptureE
         .setting("pack.packSizeLimit=0")
         .setting("pack.useSparse=false");
     let mut arguments = vec!["pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset", "--no-use-bitmap-index"];
+    // Deltas that exist are used; looking for new ones costs more than sending the few loose objects whole.
+    arguments.extend(["--window=0", "--compression=1"]);
     arguments.extend(thin.then_some("--thin"));
     let partial = path.with_extension("partial");
     let io = |error: &io::Error| CaptureError::from(ReadError::of(path, error));

@@ -1,13 +1,15 @@
 //! What git says about a repository: read once for a capture, changing nothing.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use cede_wire::catalog::Oid;
+use cede_wire::limits::{CATALOG_ENTRIES, PATH_BYTES};
 use cede_wire::path::{RelPath, escape};
 
 use super::TreeRefusal;
-use super::git::{Config, Git, GitError};
+use super::git::{Answer, Config, Git, GitError, failed};
 use super::state::{
     ASSUME_UNCHANGED, AUTOCRLF, Alias, EOL, HeadState, INTENT_TO_ADD, IndexEntry, ObjectFormat, Reference, Remote, SKIP_WORKTREE,
     Settings, Stash, State, Upstream, is_carried, is_carried_url, is_mirror, is_remote_name, without_user,
@@ -108,7 +110,7 @@ impl Repository {
         let plain = |path: Vec<u8>| path.strip_prefix(b"./").map(<[u8]>::to_vec);
         match answer.code {
             Some(0 | 1) => Ok(zero_terminated(&answer.output).into_iter().filter_map(plain).collect()),
-            _ => Err(refusal(super::git::failed(&arguments, &answer))),
+            _ => Err(refusal(failed(&arguments, &answer))),
         }
     }
 
@@ -292,27 +294,41 @@ fn read_stashes(git: &Git) -> Result<Vec<Stash>, TreeRefusal> {
     if stashes.len() > STASHES { Err(TreeRefusal::TooMany(STASHES)) } else { Ok(stashes) }
 }
 
-/// Lines `T mode oid stage\tpath\0` followed by what `--debug` says, of which the size and the flags are used.
+/// Lines `mode oid stage\tpath\0` followed by what `--debug` says, of which the size and the flags are used. Read as
+/// they come: the answer is several times as long as what is kept.
 fn read_index(git: &Git) -> Result<(Vec<IndexEntry>, Vec<u32>), TreeRefusal> {
-    let answer = git.run(&["ls-files", "-z", "--stage", "--debug"]).map_err(refusal)?;
-    let (mut entries, mut sizes) = (Vec::new(), Vec::new());
-    let mut rest = answer.as_slice();
-    while !rest.is_empty() {
-        let (entry, size, after) = index_line(rest)?;
-        entries.push(entry);
-        sizes.push(size);
-        rest = after;
+    let arguments = ["ls-files", "-z", "--stage", "--debug"];
+    let take = |stdout: &mut dyn Read| {
+        let (mut entries, mut sizes) = (Vec::new(), Vec::new());
+        let mut stdout = BufReader::new(stdout);
+        while let Some((entry, size)) = index_line(&mut stdout)? {
+            if entries.len() >= CATALOG_ENTRIES {
+                return Err(TreeRefusal::TooMany(CATALOG_ENTRIES));
+            }
+            entries.push(entry);
+            sizes.push(size);
+        }
+        Ok((entries, sizes))
+    };
+    let answer = git.pipe(&arguments, |_| Ok(()), take).map_err(refusal)?;
+    match (answer.output, answer.code) {
+        (Ok(index), Some(0)) => Ok(index),
+        (Err(refusal), _) => Err(refusal),
+        (Ok(_), code) => Err(refusal(failed(&arguments, &Answer { output: (), code, error: answer.error }))),
     }
-    Ok((entries, sizes))
 }
 
-fn index_line(bytes: &[u8]) -> Result<(IndexEntry, u32, &[u8]), TreeRefusal> {
+fn index_line(from: &mut impl BufRead) -> Result<Option<(IndexEntry, u32)>, TreeRefusal> {
     let unreadable = || refusal(GitError::new(&["ls-files"], "its answer is of an unknown form"));
-    let tab = bytes.iter().position(|b| *b == b'\t').ok_or_else(unreadable)?;
-    let (head, tail) = bytes.split_at(tab);
-    let end = tail.iter().position(|b| *b == 0).ok_or_else(unreadable)?;
-    let path = tail.get(1..end).ok_or_else(unreadable)?;
-    let (size, flags, after) = debug_lines(tail.get(end + 1..).unwrap_or_default()).ok_or_else(unreadable)?;
+    let mut line = Vec::new();
+    read_to(from, 0, &mut line).ok_or_else(unreadable)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let tab = line.iter().position(|b| *b == b'\t').ok_or_else(unreadable)?;
+    let (head, path) = line.split_at(tab);
+    let path = path.get(1..).unwrap_or_default();
+    let (size, flags) = debug_lines(from).ok_or_else(unreadable)?;
     let text = core::str::from_utf8(head).map_err(|_| unreadable())?;
     let mut words = text.split(' ');
     let mode = words.next().and_then(|w| u32::from_str_radix(w, 8).ok()).ok_or_else(unreadable)?;
@@ -323,19 +339,29 @@ fn index_line(bytes: &[u8]) -> Result<(IndexEntry, u32, &[u8]), TreeRefusal> {
         (Some(_), _) => return Err(TreeRefusal::Unmerged(escape(path))),
         (None, _) => return Err(unreadable()),
     }
-    Ok((IndexEntry { path: path.to_vec(), mode, oid, marks: marks(flags) }, size, after))
+    Ok(Some((IndexEntry { path: path.to_vec(), mode, oid, marks: marks(flags) }, size)))
 }
 
-fn debug_lines(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
-    let mut rest = bytes;
-    for _ in 0..4 {
-        let end = rest.iter().position(|b| *b == b'\n')?;
-        rest = rest.get(end + 1..)?;
+fn debug_lines(from: &mut impl BufRead) -> Option<(u32, u32)> {
+    let mut line = Vec::new();
+    for _ in 0..5 {
+        line.clear();
+        read_to(from, b'\n', &mut line)?;
     }
-    let end = rest.iter().position(|b| *b == b'\n')?;
-    let line = core::str::from_utf8(rest.get(..end)?).ok()?;
-    let (size, flags) = line.trim().strip_prefix("size: ")?.split_once("\tflags: ")?;
-    Some((size.parse().ok()?, u32::from_str_radix(flags, 16).ok()?, rest.get(end + 1..)?))
+    let text = core::str::from_utf8(&line).ok()?;
+    let (size, flags) = text.trim().strip_prefix("size: ")?.split_once("\tflags: ")?;
+    Some((size.parse().ok()?, u32::from_str_radix(flags, 16).ok()?))
+}
+
+/// Reads up to a byte, which is dropped; at the end, what is left.
+fn read_to(from: &mut impl BufRead, end: u8, line: &mut Vec<u8>) -> Option<()> {
+    let most = 2 * PATH_BYTES as u64;
+    from.take(most).read_until(end, line).ok()?;
+    let ended = line.last() == Some(&end);
+    if ended {
+        line.pop();
+    }
+    (ended || line.is_empty()).then_some(())
 }
 
 /// Git's own bits: assume-unchanged, intent-to-add, skip-worktree.

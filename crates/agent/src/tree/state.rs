@@ -139,6 +139,13 @@ struct Index {
     entries: Vec<IndexEntry>,
 }
 
+/// The same bytes, without a copy of the entries.
+#[derive(Serialize)]
+struct IndexView<'a> {
+    format: u16,
+    entries: &'a [IndexEntry],
+}
+
 impl State {
     pub(crate) const FORMAT: u16 = FORMAT;
 
@@ -292,8 +299,8 @@ pub(crate) fn without_user(url: &str) -> String {
     format!("{scheme}://{bare}{path}")
 }
 
-pub(crate) fn index_to_bytes(entries: Vec<IndexEntry>) -> Vec<u8> {
-    encode(&Index { format: FORMAT, entries })
+pub(crate) fn index_to_bytes(entries: &[IndexEntry]) -> Vec<u8> {
+    encode(&IndexView { format: FORMAT, entries })
 }
 
 /// Reads and checks an index from elsewhere.

@@ -57,8 +57,13 @@ pub(crate) struct Survey {
     pub(crate) files: Vec<Found>,
     /// Directories that are empty, hold nothing that travels, or have an unusual mode; sorted.
     pub(crate) directories: Vec<(Vec<u8>, u32)>,
+    pub(crate) tracked: Tally,
+    pub(crate) untracked: Tally,
+    pub(crate) included: Tally,
     pub(crate) ignored: Tally,
     pub(crate) excluded: Tally,
+    /// Files with a set-user-id bit or its like.
+    pub(crate) special_bits: u64,
     /// Git directories without a work tree that lie in the tree as plain files.
     pub(crate) bare: Vec<Vec<u8>>,
 }
@@ -264,6 +269,12 @@ impl Walk<'_> {
         if self.survey.files.len() >= CATALOG_ENTRIES {
             return Err(TreeRefusal::TooMany(CATALOG_ENTRIES).into());
         }
+        match class {
+            Class::Tracked(_) => self.survey.tracked.add(tally),
+            Class::Untracked => self.survey.untracked.add(tally),
+            Class::Ignored => self.survey.included.add(tally),
+        }
+        self.survey.special_bits += u64::from(stat.mode & 0o7000 != 0);
         self.survey.files.push(Found { path: path.to_vec(), stat, class });
         Ok(true)
     }
