@@ -2,5 +2,6 @@
 
 pub mod carrier_contract;
 pub mod devices;
+pub mod lab;
 pub mod proxy;
 pub mod world;

@@ -29,6 +29,7 @@ mod lines;
 mod processes;
 mod requirements;
 mod scans;
+mod scratch;
 mod surroundings;
 mod text;
 mod version;

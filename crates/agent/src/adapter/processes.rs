@@ -1,7 +1,7 @@
 //! Processes of this device as `/proc` shows them. Elsewhere nothing is known, and nothing is found.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cede_wire::path::escape;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +23,28 @@ pub(super) fn start_ticks(pid: u32) -> Option<u64> {
 /// True where exactly this process still runs: ids are used again.
 pub(super) fn runs(pid: u32, ticks: u64) -> bool {
     start_ticks(pid) == Some(ticks)
+}
+
+/// When a process started, milliseconds since 1970, to about a second.
+pub(super) fn started_unix_ms(pid: u32) -> Option<u64> {
+    let ticks = start_ticks(pid)?;
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let boot: u64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    boot.checked_mul(1_000)?.checked_add(ticks.checked_mul(1_000)? / per_second)
+}
+
+/// The directory that a process works in.
+pub(super) fn directory(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
+/// A variable of a process's environment.
+pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let prefix = format!("{name}=");
+    let found = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;
+    String::from_utf8(found.to_vec()).ok()
 }
 
 /// The process that holds a lock on the file, from `/proc/locks`.

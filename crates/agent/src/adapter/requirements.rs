@@ -7,7 +7,8 @@ use cede_wire::path::escape;
 use cede_wire::session::Requirement;
 
 use crate::adapter::limits::{CONFIG_BYTES, QUOTED_CHARS};
-use crate::adapter::{CannotResume, Surroundings, durable, version};
+use crate::adapter::scratch::Scratch;
+use crate::adapter::{CannotResume, Surroundings, version};
 
 /// The agent is installed and not older than what wrote the session.
 pub(super) fn version(
@@ -30,16 +31,11 @@ pub(super) fn version(
 
 /// The version that the program prints.
 pub(super) fn installed(around: &Surroundings, program: &'static str) -> Result<String, String> {
-    let scratch = around.state.join("scratch");
-    durable::ensure_directory(&scratch).map_err(|error| error.to_string())?;
-    let output = scratch.join(format!("version-{program}-{}", std::process::id()));
+    let scratch = Scratch::new(&around.state).map_err(|error| error.to_string())?;
+    let output = scratch.path().join("said");
     let arguments = [std::ffi::OsStr::new("--version")];
-    let ran = around.run(program, &arguments, Path::new("/"), &output);
+    around.run(program, &arguments, Path::new("/"), &output).map_err(|error| error.to_string())?;
     let said = read(&output);
-    // A leftover of a version question is overwritten by the next one.
-    let _ = std::fs::remove_file(&output);
-    let _ = std::fs::remove_file(output.with_extension("stderr"));
-    ran.map_err(|error| error.to_string())?;
     version::find(&said).ok_or_else(|| format!("{program} --version said: {}", shown(&said)))
 }
 

@@ -78,7 +78,7 @@ impl Scan {
         let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
         let results: Vec<&str> =
             blocks.iter().filter(|block| field(block, "type") == "tool_result").map(|b| field(b, "tool_use_id")).collect();
-        results.iter().for_each(|id| drop(self.calls.remove(*id)));
+        self.calls.retain(|call| !results.contains(&call.as_str()));
         if !results.is_empty() || row.get("isMeta").and_then(Value::as_bool) == Some(true) {
             return;
         }

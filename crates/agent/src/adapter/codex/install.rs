@@ -7,6 +7,7 @@ use cede_wire::session::NativeId;
 use super::store::id_in_name;
 use super::{ANCESTORS, CodexAdapter, WriterLock, rollout, store, tombstone};
 use crate::adapter::arrivals::{self, Relation};
+use crate::adapter::scratch::Scratch;
 use crate::adapter::{AgentError, Arrival, Installed, durable, fences};
 
 /// The arrived files by what they are.
@@ -122,15 +123,9 @@ fn take_out_of_archive(adapter: &CodexAdapter, id: &str) -> Result<(), AgentErro
 }
 
 fn unarchive(adapter: &CodexAdapter, id: &str, archived: &Path) -> Result<(), AgentError> {
-    let scratch = adapter.around.state.join("scratch");
-    durable::ensure_directory(&scratch)?;
+    let scratch = Scratch::new(&adapter.around.state)?;
     let arguments = ["unarchive", id].map(std::ffi::OsStr::new);
-    let output = scratch.join(format!("unarchive-{id}"));
-    let ran = adapter.around.run("codex", &arguments, &adapter.around.home, &output);
-    // What Codex printed is of no use.
-    let _ = std::fs::remove_file(&output);
-    let _ = std::fs::remove_file(output.with_extension("stderr"));
-    ran?;
+    adapter.around.run("codex", &arguments, &adapter.around.home, &scratch.path().join("said"))?;
     if archived.exists() || adapter.store.find(id).is_none() {
         return Err(store::damaged("Codex did not take it out of its archive", archived));
     }
