@@ -57,6 +57,8 @@ fn help_lists_no_command_without_golden_help() {
 }
 
 #[test]
+
+/// Shows: L-4, L-5
 fn every_command_without_daemon_says_how_to_start_it() {
     let home = Home::new();
     let mut seen = String::new();
@@ -83,6 +85,8 @@ fn every_failure_is_json_where_json_is_asked_for() {
 }
 
 #[test]
+
+/// Shows: L-4
 fn wrong_command_lines_end_with_two_and_a_suggestion() {
     let home = Home::new();
     let mut seen = String::new();
@@ -119,6 +123,8 @@ fn left_over_socket_means_no_daemon() {
 }
 
 #[test]
+
+/// Shows: L-1
 fn socket_of_another_user_is_not_asked() {
     let home = Home::new();
     let _listener = UnixListener::bind(home.path().join("cede.sock")).unwrap();
@@ -179,6 +185,8 @@ fn log_filter_that_is_none_stops_the_daemon() {
 }
 
 #[test]
+
+/// Shows: L-5
 fn what_is_not_there_is_said_with_what_to_type() {
     let home = Home::new();
     let _daemon = home.up(&[]);
@@ -225,6 +233,8 @@ fn stopped_daemon_ends_well_and_leaves_no_socket() {
 }
 
 #[test]
+
+/// Shows: L-1
 fn control_socket_and_state_are_for_their_user_only() {
     let home = Home::new();
     let _daemon = home.up(&[]);

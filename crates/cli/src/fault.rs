@@ -42,6 +42,8 @@ mod tests {
     use cede_wire::refusal::Refusal;
 
     #[test]
+
+    /// Shows: L-5
     fn failure_says_what_why_where_and_what_to_type() {
         let failure = Failure {
             refusal: Some(Refusal::Declined),

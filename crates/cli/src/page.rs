@@ -200,6 +200,8 @@ mod tests {
     use super::*;
 
     #[test]
+
+    /// Shows: L-6
     fn span_never_holds_what_moves_the_cursor_or_turns_the_text() {
         let page = Page::of("a\u{1b}[2Jb\u{202e}c\nd\r\u{7}");
         assert_eq!(page.render(true), "a\\u{1b}[2Jb\\u{202e}c\\nd\\r\\u{7}\n");

@@ -76,6 +76,8 @@ mod tests {
     }
 
     #[test]
+
+    /// Shows: L-6
     fn name_of_a_peer_cannot_repaint_the_question() {
         let approval = ApprovalSummary { title: "x\u{1b}[2K\rsafe".into(), ..samples::approval() };
         assert!(page(&[approval], Paths::All).render(false).contains("\"x\\u{1b}[2K\\rsafe\""));

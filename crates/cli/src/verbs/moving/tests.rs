@@ -41,6 +41,8 @@ fn status(report: StatusReport) -> Vec<ReplyBody> {
 }
 
 #[test]
+
+/// Shows: L-4
 fn ctrl_c_withdraws_the_attempt_and_says_what_each_side_holds() {
     let steps = vec![Step::Accept(said("withdrawn")), Step::Accept(status(samples::status()))];
     let (_directory, client, daemon) = scripted(steps);
