@@ -29,6 +29,32 @@ fn ack_is_bound_to_head_root_token_session_and_handoff() {
     }
 }
 
+/// Shows: H-6, H-23
+#[test]
+fn acknowledgement_is_checked_in_every_field() {
+    let changes: [fn(&mut CommitAck); 6] = [
+        |ack| ack.handoff = HandoffId::new([66; 16]),
+        |ack| ack.session = named("other").id(),
+        |ack| ack.token = FencingToken { generation: 0, epoch: 7 },
+        |ack| ack.head = head(&[1]),
+        |ack| ack.root = root(&[1]),
+        |ack| ack.source = ack.destination,
+    ];
+    let mut net = Net::three();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::CommitAck(_)));
+    let handoff = net.give(A, B);
+    let (b, c) = (net.nodes[B].local.clone(), net.nodes[C].local.clone());
+    let source = net.nodes[A].custodian.leaving(session()).unwrap();
+    let checked = |by: &LocalDevice, change: fn(&mut CommitAck)| {
+        let mut ack = ack(by, handoff, net.id(A), &[1, 2]);
+        change(&mut ack);
+        source.acknowledged(&cede_seal::verify::verify(&by.sign(&ack).unwrap()).unwrap())
+    };
+    assert_eq!(checked(&b, |_| ()), Ok(()));
+    assert!(changes.into_iter().all(|change| checked(&b, change).is_err()));
+    assert!(checked(&c, |_| ()).is_err(), "the word of another device counts");
+}
+
 /// Shows: H-2, H-6
 #[test]
 fn head_that_differs_in_any_part_is_another_head() {
