@@ -56,9 +56,8 @@ fn help_lists_no_command_without_golden_help() {
     }
 }
 
-#[test]
-
 /// Shows: L-4, L-5
+#[test]
 fn every_command_without_daemon_says_how_to_start_it() {
     let home = Home::new();
     let mut seen = String::new();
@@ -84,9 +83,8 @@ fn every_failure_is_json_where_json_is_asked_for() {
     }
 }
 
-#[test]
-
 /// Shows: L-4
+#[test]
 fn wrong_command_lines_end_with_two_and_a_suggestion() {
     let home = Home::new();
     let mut seen = String::new();
@@ -122,9 +120,8 @@ fn left_over_socket_means_no_daemon() {
     golden("left-over-socket", &home.shown(&["status"]));
 }
 
-#[test]
-
 /// Shows: L-1
+#[test]
 fn socket_of_another_user_is_not_asked() {
     let home = Home::new();
     let _listener = UnixListener::bind(home.path().join("cede.sock")).unwrap();
@@ -184,9 +181,8 @@ fn log_filter_that_is_none_stops_the_daemon() {
     golden("log-filter", &Home::new().shown(&["up", "--listen", "127.0.0.1:0", "--log", "cede=loud"]));
 }
 
-#[test]
-
 /// Shows: L-5
+#[test]
 fn what_is_not_there_is_said_with_what_to_type() {
     let home = Home::new();
     let _daemon = home.up(&[]);
@@ -232,9 +228,8 @@ fn stopped_daemon_ends_well_and_leaves_no_socket() {
     assert_eq!(home.run(&["status"]).status.code(), Some(3));
 }
 
-#[test]
-
 /// Shows: L-1
+#[test]
 fn control_socket_and_state_are_for_their_user_only() {
     let home = Home::new();
     let _daemon = home.up(&[]);

@@ -41,9 +41,8 @@ mod tests {
     use super::*;
     use cede_wire::refusal::Refusal;
 
-    #[test]
-
     /// Shows: L-5
+    #[test]
     fn failure_says_what_why_where_and_what_to_type() {
         let failure = Failure {
             refusal: Some(Refusal::Declined),

@@ -199,9 +199,8 @@ const COLUMN_GAP: usize = 2;
 mod tests {
     use super::*;
 
-    #[test]
-
     /// Shows: L-6
+    #[test]
     fn span_never_holds_what_moves_the_cursor_or_turns_the_text() {
         let page = Page::of("a\u{1b}[2Jb\u{202e}c\nd\r\u{7}");
         assert_eq!(page.render(true), "a\\u{1b}[2Jb\\u{202e}c\\nd\\r\\u{7}\n");

@@ -92,9 +92,8 @@ fn missing_and_left_over_sockets_mean_no_daemon() {
     }
 }
 
-#[test]
-
 /// Shows: L-2, L-4
+#[test]
 fn other_version_is_named_on_both_sides() {
     let (_directory, client, _server) = serving(b"{\"schema\":\"cede.control/9\",\"reply\":\"new\"}\n".to_vec());
     let failure = client.ask(Command::Status).unwrap_err();
@@ -111,9 +110,8 @@ fn answer_cut_in_a_line_is_no_answer() {
     assert_eq!(answers.next(), Err(AskError::Ended));
 }
 
-#[test]
-
 /// Shows: L-2
+#[test]
 fn endless_line_is_refused_at_the_bound() {
     let (_directory, client, _server) = serving(vec![b'x'; CONTROL_LINE_BYTES + 10]);
     let mut answers = client.open(Command::Status, None).unwrap();
@@ -129,9 +127,8 @@ fn garbage_is_refused_and_named() {
     }
 }
 
-#[test]
-
 /// Shows: L-4
+#[test]
 fn silent_daemon_is_a_timeout() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("cede.sock");

@@ -75,9 +75,8 @@ mod tests {
         assert!(page(&[approval], Paths::All).render(false).contains("laptop wants to take \"Fix the login\""));
     }
 
-    #[test]
-
     /// Shows: L-6
+    #[test]
     fn name_of_a_peer_cannot_repaint_the_question() {
         let approval = ApprovalSummary { title: "x\u{1b}[2K\rsafe".into(), ..samples::approval() };
         assert!(page(&[approval], Paths::All).render(false).contains("\"x\\u{1b}[2K\\rsafe\""));

@@ -40,9 +40,8 @@ fn status(report: StatusReport) -> Vec<ReplyBody> {
     vec![ReplyBody::Done(Answer::Status(Box::new(report)))]
 }
 
-#[test]
-
 /// Shows: L-4
+#[test]
 fn ctrl_c_withdraws_the_attempt_and_says_what_each_side_holds() {
     let steps = vec![Step::Accept(said("withdrawn")), Step::Accept(status(samples::status()))];
     let (_directory, client, daemon) = scripted(steps);
