@@ -19,26 +19,45 @@ use crate::offering::{Order, exit_of, failure};
 #[derive(Default)]
 pub(crate) struct Takes {
     next: u64,
-    asked: BTreeMap<u64, (DeviceId, SessionId)>,
+    asked: BTreeMap<u64, Asked>,
     expected: BTreeMap<SessionId, (DeviceId, Instant)>,
     refused: Vec<(SessionId, Refusal, String)>,
 }
 
+/// A question to the owner that has no answer yet.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    owner: DeviceId,
+    session: SessionId,
+    wait: bool,
+    carry_only: bool,
+}
+
 impl Takes {
-    /// Whether the operator here asked this device for this session: that is the yes to its offer.
-    pub(crate) fn expects(&self, session: SessionId, from: DeviceId) -> bool {
-        let fresh = |asked: &&(DeviceId, Instant)| asked.0 == from && asked.1.elapsed() < limits::EXPECTED_TAKE;
-        self.expected.get(&session).filter(fresh).is_some()
+    /// Whether the operator here asked this device for this session: that is the yes to its offer, and to one offer only.
+    pub(crate) fn use_expected(&mut self, session: SessionId, from: DeviceId) -> bool {
+        let Some((owner, asked)) = self.expected.get(&session) else { return false };
+        let expected = *owner == from && asked.elapsed() < limits::EXPECTED_TAKE;
+        if expected {
+            self.expected.remove(&session);
+        }
+        expected
+    }
+
+    /// The questions to this device that have no answer yet.
+    fn open_to(&self, device: DeviceId) -> Vec<PeerMessage> {
+        let open = self.asked.iter().filter(|(_, asked)| asked.owner == device);
+        open.map(|(request, asked)| asked.message(*request)).collect()
     }
 
     /// The session is here, or will not come.
     pub(crate) fn done(&mut self, session: SessionId) {
         self.expected.remove(&session);
-        self.asked.retain(|_, asked| asked.1 != session);
+        self.asked.retain(|_, asked| asked.session != session);
     }
 
     pub(crate) fn answer(&mut self, from: DeviceId, request: u64, answer: Result<HandoffId, (Refusal, String)>) {
-        let Some((owner, session)) = self.asked.get(&request).copied() else { return };
+        let Some(Asked { owner, session, .. }) = self.asked.get(&request).copied() else { return };
         if owner != from {
             return;
         }
@@ -47,6 +66,12 @@ impl Takes {
             self.expected.remove(&session);
             self.refused.push((session, refusal, detail));
         }
+    }
+}
+
+impl Asked {
+    fn message(&self, request: u64) -> PeerMessage {
+        PeerMessage::Take { request, session: self.session, wait: self.wait, carry_only: self.carry_only }
     }
 }
 
@@ -72,7 +97,7 @@ impl Actor {
     ) {
         self.takes.next += 1;
         let request = self.takes.next;
-        self.takes.asked.insert(request, (owner, session));
+        self.takes.asked.insert(request, Asked { owner, session, wait, carry_only });
         self.takes.expected.insert(session, (owner, Instant::now()));
         let (from, to) = (self.device_name(owner), self.name.clone());
         self.moves.watch(session, watcher);
@@ -85,6 +110,13 @@ impl Actor {
             tokio::time::sleep(limits::REACH).await;
             context.tell(move |actor| actor.take_unanswered(request, owner)).await;
         });
+    }
+
+    /// The owner may have lost the question, or its answer may have been lost: asks again. Source: SPEC H-16.
+    pub(crate) fn repeat_takes(&mut self, owner: DeviceId) {
+        for question in self.takes.open_to(owner) {
+            self.send(owner, question);
+        }
     }
 
     fn take_unanswered(&mut self, request: u64, owner: DeviceId) {
@@ -118,6 +150,9 @@ impl Actor {
         carry_only: bool,
     ) {
         let question = TakeQuestion { from, request, session, wait, carry_only };
+        if self.is_asked(question) {
+            return;
+        }
         if !self.peers.may(from, Capability::Handoff) {
             self.refuse_take(question, Refusal::NotGranted, "this device was not given the right to ask for sessions");
         } else if !self.is_here(session) || self.read_only {
@@ -128,6 +163,13 @@ impl Actor {
         } else {
             self.ask_to_give(question);
         }
+    }
+
+    /// Whether this very question waits for the operator, or is being answered by a move.
+    fn is_asked(&self, question: TakeQuestion) -> bool {
+        let answered = self.leaving.get(&question.session).is_some_and(|leaving| leaving.answers(question));
+        let same = |other: &TakeQuestion| (other.from, other.request) == (question.from, question.request);
+        answered || self.approvals.values().any(|approval| approval.gives().is_some_and(same))
     }
 
     pub(crate) fn refuse_take(&mut self, question: TakeQuestion, refusal: Refusal, detail: &str) {
