@@ -221,7 +221,7 @@ impl Chain {
 
     /// Whether `device` was ever the owner.
     pub fn has_owned(&self, device: DeviceId) -> bool {
-        self.links.iter().any(|link| took_part(link, device))
+        self.records.iter().any(|record| took_part(record, device))
     }
 
     /// The same without the last record: what a device lacks that is sent the last record itself.

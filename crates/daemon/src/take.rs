@@ -191,10 +191,14 @@ impl Actor {
                         actor.refuse_take(question, Refusal::NotOwner, "no such session here");
                         return;
                     };
+                    // What goes back to a device where it was needs no second yes.
+                    let back = actor.custodian.chain(question.session).is_some_and(|c| c.has_owned(question.from));
                     let request = MoveRequest {
                         device: destination_name.clone(),
                         wait: question.wait,
                         carry_only: question.carry_only,
+                        confirm_large: back,
+                        confirm_secrets: back,
                         ..MoveRequest::default()
                     };
                     let order = Order {
