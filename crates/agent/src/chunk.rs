@@ -48,10 +48,8 @@ pub enum ReadError {
 impl ReadError {
     pub(crate) fn of(path: &Path, error: &io::Error) -> Self {
         let shown = shown(path);
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::Missing(shown),
-            kind => Self::Io { path: shown, kind },
-        }
+        let kind = error.kind();
+        if kind == io::ErrorKind::NotFound { Self::Missing(shown) } else { Self::Io { path: shown, kind } }
     }
 }
 

@@ -8,10 +8,10 @@ use cede_agent::chunk::StatCache;
 use cede_agent::tree::{CaptureOptions, ReadChunk, StageRequest, activate, capture, discard, inspect, stage};
 
 /// Files by default; `CEDE_FILES` sets another number.
-const FILES: usize = 20_000;
+const FILES: usize = 5_000;
 /// Most bytes of memory for each file, and for everything else.
 const BYTES_EACH: u64 = 900;
-const BYTES_BESIDES: u64 = 24 << 20;
+const BYTES_BESIDES: u64 = 12 << 20;
 
 struct Sources(cede_agent::chunk::SourceFiles);
 

@@ -45,7 +45,7 @@ pub(crate) fn create_file(root: impl AsFd, relative: &[u8]) -> io::Result<File> 
 }
 
 /// Splits a path into what is above it, opened, and its last name.
-pub(crate) fn parent_of<'a>(root: impl AsFd, relative: &'a [u8]) -> io::Result<(OwnedFd, &'a OsStr)> {
+pub(crate) fn parent_of(root: impl AsFd, relative: &[u8]) -> io::Result<(OwnedFd, &OsStr)> {
     let cut = relative.iter().rposition(|b| *b == b'/');
     let (above, name) = match cut {
         Some(at) => relative.split_at(at),

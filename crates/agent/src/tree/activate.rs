@@ -68,13 +68,32 @@ pub fn activate(staging: &Path) -> Result<Activated, ActivateError> {
 /// Removes a stage: one that was activated, or one that never will be. The target is not touched.
 ///
 /// # Errors
-/// What the system says; calling it again is safe.
+/// What the system says; calling it again is safe. A directory that is no stage is not removed.
 pub fn discard(staging: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(staging) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        _ => open_up(staging)?,
+        Err(error) => return Err(error),
+        Ok(metadata) if !metadata.is_dir() => return Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) => {}
     }
-    std::fs::remove_dir_all(staging)
+    let empty = std::fs::read_dir(staging)?.next().is_none();
+    if !empty && !plan::is_marked(staging) {
+        return Err(io::Error::other("the directory is no stage"));
+    }
+    // The mark goes last: what an interrupted removal leaves is still known as a stage.
+    for entry in std::fs::read_dir(staging)? {
+        let entry = entry?;
+        match (entry.file_type()?.is_dir(), entry.file_name() == plan::MARK) {
+            (true, _) => {
+                open_up(&entry.path())?;
+                std::fs::remove_dir_all(entry.path())?;
+            }
+            (false, false) => std::fs::remove_file(entry.path())?,
+            (false, true) => {}
+        }
+    }
+    missing_is_fine(std::fs::remove_file(staging.join(plan::MARK)))?;
+    std::fs::remove_dir(staging)
 }
 
 /// A staged tree may hold directories that their owner must not write to.

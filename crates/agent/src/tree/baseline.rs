@@ -97,15 +97,10 @@ pub(crate) fn recapture(
     cache: &mut StatCache,
 ) -> Result<Capture, CompareError> {
     let (exclude, untracked) = (baseline.exclude.as_slice(), !baseline.without_untracked);
-    let options = CaptureOptions { include_ignored: &[], exclude, untracked, have: &tips(tree), scratch };
+    let options = CaptureOptions { include_ignored: &[], exclude, untracked, have: &[], scratch };
     let capture = capture_with(tree, &options, Some(baseline), cache)?;
     let differences = baseline.differences(&Baseline::of(&capture.entries));
     if differences.is_empty() { Ok(capture) } else { Err(CompareError::Differs(differences)) }
-}
-
-/// What is here already needs no pack.
-fn tips(tree: &Tree) -> Vec<cede_wire::catalog::Oid> {
-    tree.git.as_ref().map(|git| git.tips.clone()).unwrap_or_default()
 }
 
 fn is_pack(path: &[u8]) -> bool {

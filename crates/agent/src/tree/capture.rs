@@ -17,7 +17,7 @@ use cede_wire::path::RelPath;
 use crate::materialize::beneath::{open_file, open_root, parent_of};
 use super::globs::Globs;
 use super::inventory::{self, GitFacts, Names};
-use super::pack::{self, Packed};
+use super::pack::{self, Packed, Purpose};
 use super::repository::Repository;
 use super::state::{INDEX, INTENT_TO_ADD, ObjectFormat, PACK, STATE, index_to_bytes};
 use super::survey::{Class, Found, Selection, Survey, SurveyError, Tally, survey};
@@ -114,7 +114,7 @@ pub fn capture(tree: &Tree, options: &CaptureOptions<'_>, cache: &mut StatCache)
     capture_with(tree, options, None, cache)
 }
 
-/// The same, with the ignored files that a baseline knows.
+/// The same without packs, and with the ignored files that a baseline knows: to be compared with it.
 pub(crate) fn capture_with(
     tree: &Tree,
     options: &CaptureOptions<'_>,
@@ -139,7 +139,8 @@ pub(crate) fn capture_with(
     // Packing is another process's work: it goes on while files are hashed here.
     let (entries, packed) = std::thread::scope(|scope| {
         let repository = repository.as_ref();
-        let packing = repository.map(|repository| scope.spawn(|| pack::packs(repository, options, made)));
+        let purpose = if also.is_some() { Purpose::Comparison } else { Purpose::Transfer };
+        let packing = repository.map(|repository| scope.spawn(move || pack::packs(repository, options, made, purpose)));
         let entries = tree_entries(tree, repository, &mut survey, cache);
         (entries, packing.map(|packing| packing.join().unwrap_or_else(|_| Err(CaptureError::TooLarge("packs".to_owned())))))
     });

@@ -43,7 +43,9 @@ impl Names {
     /// Reads them off the entries of a tree; `bare` are directories that git would take for a repository.
     pub fn of(entries: &[Entry], bare: &[Vec<u8>]) -> Self {
         let mut dotted = BTreeSet::new();
-        let mut names = Self { code: bare.iter().map(|path| escape(path)).collect(), ..Self::default() };
+        let buried = bare.iter().map(Vec::as_slice).chain(entries.iter().filter_map(|entry| bare_at(entries, entry)));
+        let buried: BTreeSet<&[u8]> = buried.collect();
+        let mut names = Self { code: buried.into_iter().map(escape).collect(), ..Self::default() };
         for entry in entries {
             let path = entry.path.as_bytes();
             for prefix in prefixes(path).filter(|prefix| is_dotted(prefix)) {
@@ -63,6 +65,17 @@ impl Names {
         lists.into_iter().for_each(|list| list.sort_unstable());
         names
     }
+}
+
+/// The directory that git would take for a repository because this entry is its `HEAD`. Entries are sorted.
+fn bare_at<'a>(entries: &[Entry], entry: &'a Entry) -> Option<&'a [u8]> {
+    let directory = entry.path.as_bytes().strip_suffix(b"/HEAD")?;
+    let holds = |name: &[u8]| {
+        let path = [directory, name].concat();
+        let at = entries.partition_point(|other| other.path.as_bytes() < path.as_slice());
+        entries.get(at).is_some_and(|other| other.path.as_bytes().starts_with(&path))
+    };
+    (holds(b"/objects") && holds(b"/refs")).then_some(directory)
 }
 
 fn is_dotted(path: &[u8]) -> bool {

@@ -25,12 +25,25 @@ pub(crate) struct Packed {
     pub(crate) staged: u64,
 }
 
+/// What a capture is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It travels: packs are made.
+    Transfer,
+    /// It is compared: objects do not matter.
+    Comparison,
+}
+
 /// The packs that hold everything the repository needs at the destination; those in `made` are used again.
 pub(crate) fn packs(
     repository: &Repository,
     options: &CaptureOptions<'_>,
     mut made: Vec<PackMade>,
+    purpose: Purpose,
 ) -> Result<Packed, CaptureError> {
+    if purpose == Purpose::Comparison {
+        return Ok(Packed { packs: made, staged: 0 });
+    }
     let (staged_blobs, staged) = staged(repository)?;
     let tips = tips(repository, &staged_blobs);
     if !made.iter().all(|pack| still_there(pack, options.scratch, options.have)) || made.len() >= PACKS {

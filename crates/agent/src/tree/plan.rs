@@ -17,6 +17,8 @@ pub(crate) const TREE: &str = "tree";
 pub(crate) const FILES: &str = "files";
 pub(crate) const OBJECTS: &str = "objects";
 pub(crate) const NEW_INDEX: &str = "index";
+/// Says that a directory is a stage, and may be removed as one.
+pub(crate) const MARK: &str = "cede-stage";
 const PLAN: &str = "plan";
 const DONE: &str = "done";
 const KEPT: &str = "kept";
@@ -95,6 +97,14 @@ impl Plan {
         let (target, subdirectory) = (path(stored.target), path(stored.subdirectory));
         (stored.format == FORMAT).then_some(Self { target, subdirectory, kind: stored.kind })
     }
+}
+
+pub(crate) fn is_marked(staging: &Path) -> bool {
+    staging.join(MARK).exists()
+}
+
+pub(crate) fn mark(staging: &Path) -> io::Result<()> {
+    replace(&staging.join(MARK), b"")
 }
 
 /// True once an activation went to its end.

@@ -216,7 +216,7 @@ impl Repository {
             let target = parts.next().filter(|target| !target.is_empty());
             match (target, oid(id)) {
                 _ if name == b"refs/stash" => self.stashes = read_stashes(&self.git)?,
-                (Some(target), _) if is_carried(name) && is_carried(target) && name.starts_with(b"refs/remotes/") => {
+                (Some(target), _) if is_alias(name) && is_alias(target) => {
                     self.aliases.push(Alias { name: name.to_vec(), target: target.to_vec() });
                 }
                 (None, Some(oid)) if is_carried(name) => self.references.push(Reference { name: name.to_vec(), oid }),
@@ -228,6 +228,10 @@ impl Repository {
         }
         Ok(())
     }
+}
+
+fn is_alias(name: &[u8]) -> bool {
+    is_carried(name) && name.starts_with(b"refs/remotes/") && core::str::from_utf8(name).is_ok()
 }
 
 /// Turns a failure of git into a refusal.
@@ -266,7 +270,7 @@ fn read_head(git: &Git) -> Result<(HeadState, Option<Oid>), TreeRefusal> {
     let commit = git.ask(&["rev-parse", "-q", "--verify", "HEAD^{commit}"], &[]).map_err(refusal)?;
     let commit = lines(&commit.output).next().and_then(oid);
     match (lines(&branch.output).next(), &commit) {
-        (Some(name), _) if name.starts_with(b"refs/heads/") && is_carried(name) => {
+        (Some(name), _) if name.starts_with(b"refs/heads/") && is_carried(name) && core::str::from_utf8(name).is_ok() => {
             Ok((HeadState::Branch(name.to_vec()), commit))
         }
         (Some(name), _) => Err(TreeRefusal::Name(format!("the branch {}", escape(name)))),

@@ -114,11 +114,15 @@ pub fn stage(request: &StageRequest<'_>) -> Result<Staged, StageError> {
     check(request.entries)?;
     super::discard(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
     let writer = Writer::create(request.staging)?;
-    check_room(request, &writer)?;
+    super::plan::mark(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
+    check_place(request)?;
     let records = restore::records(request.entries, request.chunks)?;
     let tree: Vec<&Entry> = request.entries.iter().filter(|entry| entry.place == Place::Tree).collect();
     let (kind, changes) = match current(request)? {
-        None => (stage_new(request, &tree, records.as_ref())?, tree.len() as u64),
+        None => {
+            check_room(request, &writer, &tree)?;
+            (stage_new(request, &tree, records.as_ref())?, tree.len() as u64)
+        }
         Some(current) => in_place::stage(request, &tree, records.as_ref(), &current, &writer)?,
     };
     let subdirectory = records.and_then(|records| records.state.subdirectory);
@@ -175,17 +179,20 @@ fn is_leaf(entries: &[Entry], entry: &Entry, above: &[u8]) -> bool {
     found.ok().and_then(|at| entries.get(at)).is_some_and(|other| !matches!(other.body, Body::Directory { .. }))
 }
 
-fn check_room(request: &StageRequest<'_>, writer: &Writer) -> Result<(), StageError> {
+/// Room for what will be written, and for the packs of the repository.
+fn check_room(request: &StageRequest<'_>, writer: &Writer, written: &[&Entry]) -> Result<(), StageError> {
+    let git = request.entries.iter().filter(|entry| entry.place == Place::Git);
     let size = |entry: &Entry| match &entry.body {
         Body::File { size, .. } | Body::GitBlob { size, .. } => *size,
         Body::Symlink { .. } | Body::Directory { .. } => 0,
     };
-    let needed = request.entries.iter().map(size).fold(FREE_BYTES_LEFT, u64::saturating_add);
+    let needed = git.chain(written.iter().copied()).map(size).fold(FREE_BYTES_LEFT, u64::saturating_add);
     let stat = rustix::fs::fstatvfs(writer).map_err(|error| StageError::io(request.staging, &error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    if needed > free {
-        return Err(StageError::NoSpace { needed, free });
-    }
+    if needed > free { Err(StageError::NoSpace { needed, free }) } else { Ok(()) }
+}
+
+fn check_place(request: &StageRequest<'_>) -> Result<(), StageError> {
     let above = request.target.ancestors().find_map(|above| above.metadata().ok());
     let here = request.staging.metadata().ok();
     match (above, here) {
@@ -200,6 +207,9 @@ fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
     let Ok(metadata) = request.target.symlink_metadata() else { return Ok(None) };
     if metadata.is_dir() && std::fs::read_dir(request.target).is_ok_and(|mut names| names.next().is_none()) {
         return Ok(None);
+    }
+    if metadata.is_symlink() {
+        return Err(differs(vec!["it is a link".to_owned()]));
     }
     let Some(baseline) = request.baseline else {
         return Err(differs(vec!["it exists, and no earlier handoff of this session is known".to_owned()]));

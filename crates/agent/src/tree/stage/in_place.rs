@@ -10,7 +10,7 @@ use cede_wire::catalog::{Body, Entry, Place};
 use cede_wire::path::escape;
 use rustix::fs::AtFlags;
 
-use super::{Current, StageError, StageRequest, directory_modes, directory_of};
+use super::{Current, StageError, StageRequest, check_room, directory_modes, directory_of};
 use crate::chunk::{FileStat, SourceFiles, shown};
 use crate::materialize::beneath::{open_root, parent_of};
 use crate::materialize::{ReadChunk, Writer};
@@ -36,6 +36,7 @@ pub(super) fn stage(
     let root = open_root(&current.tree.root).map_err(|error| StageError::io(request.target, &error))?;
     let mut steps = Steps::default();
     let changed = compare(&old, tree, &mut steps);
+    check_room(request, writer, &changed)?;
     directories(&old, tree, &mut steps);
     see(request, &root, &changed, &old, &mut steps)?;
     let git = match (records, current.tree.git.is_some()) {
@@ -128,13 +129,13 @@ fn see(
     old: &[&Entry],
     steps: &mut Steps,
 ) -> Result<(), StageError> {
-    let known: BTreeSet<&[u8]> = old.iter().map(|entry| entry.path.as_bytes()).collect();
+    let known: BTreeMap<&[u8], &Body> = old.iter().map(|entry| (entry.path.as_bytes(), &entry.body)).collect();
     let gone: BTreeSet<Vec<u8>> = steps.emptied.iter().cloned().collect();
     for entry in changed {
         let path = entry.path.as_bytes();
         let stat = stat_below(root, path);
-        let expected = known.contains(path) || gone.contains(path);
-        if stat.is_some() && !expected {
+        let expected = gone.contains(path) || stat.is_none_or(|stat| is_as_captured(&stat, known.get(path)));
+        if !expected {
             return Err(differs(request, &entry.path.shown()));
         }
         if gone.contains(path) && holds_unknown(&current_path(request, path), &known, path) {
@@ -144,12 +145,13 @@ fn see(
         steps.placed.push((path.to_vec(), file));
     }
     for created in &steps.created {
-        if stat_below(root, created).is_some() && !known.contains(created.as_slice()) && !is_directory_there(root, created) {
+        if stat_below(root, created).is_some() && !known.contains_key(created.as_slice()) && !is_directory_there(root, created) {
             return Err(differs(request, &escape(created)));
         }
     }
     for (path, seen) in &mut steps.removed {
-        *seen = stat_below(root, path).ok_or_else(|| differs(request, &escape(path)))?;
+        let stat = stat_below(root, path).filter(|stat| is_as_captured(stat, known.get(path.as_slice())));
+        *seen = stat.ok_or_else(|| differs(request, &escape(path)))?;
     }
     let changing = steps.removed.iter().map(|(path, _)| path).chain(steps.placed.iter().map(|(path, _)| path));
     let changing = changing.chain(&steps.emptied).chain(&steps.created);
@@ -167,12 +169,23 @@ fn see(
     Ok(())
 }
 
+/// False if it changed since it was captured a moment ago.
+fn is_as_captured(stat: &FileStat, body: Option<&&Body>) -> bool {
+    match body {
+        Some(Body::File { mtime, size, .. } | Body::GitBlob { mtime, size, .. }) => {
+            stat.mtime == *mtime && stat.size == *size
+        }
+        Some(Body::Symlink { .. } | Body::Directory { .. }) => true,
+        None => false,
+    }
+}
+
 fn current_path(request: &StageRequest<'_>, path: &[u8]) -> std::path::PathBuf {
     request.target.join(std::ffi::OsStr::from_bytes(path))
 }
 
 /// True if a directory that makes way for a file holds something that the capture does not know: ignored files.
-fn holds_unknown(directory: &Path, known: &BTreeSet<&[u8]>, below: &[u8]) -> bool {
+fn holds_unknown(directory: &Path, known: &BTreeMap<&[u8], &Body>, below: &[u8]) -> bool {
     let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for name in names {
         let path = [below, b"/", name.file_name().as_bytes()].concat();
@@ -180,7 +193,7 @@ fn holds_unknown(directory: &Path, known: &BTreeSet<&[u8]>, below: &[u8]) -> boo
         let unknown = if is_directory {
             holds_unknown(&name.path(), known, &path)
         } else {
-            !known.contains(path.as_slice())
+            !known.contains_key(path.as_slice())
         };
         if unknown {
             return true;

@@ -141,7 +141,7 @@ fn repository_without_a_commit_arrives() {
     std::fs::create_dir(&root).unwrap();
     git(&root, &["init", "-q", "-b", "trunk"]);
     assert_moves(&lab, "r", &[]);
-    discard(&lab.path("there")).unwrap();
+    std::fs::remove_dir_all(lab.path("there")).unwrap();
     write(&root, "untracked", "x");
     assert_moves(&lab, "r", &[]);
 }
@@ -195,7 +195,7 @@ fn ignored_files_stay_unless_named() {
     assert_eq!((stays.count, stays.bytes), (4, 32), "every ignored file is counted");
     let there = lab.deliver(&capture, "there", None).root;
     assert!(!there.join("target").exists() && !there.join(".env").exists() && there.join("logs").is_dir());
-    discard(&there).unwrap();
+    std::fs::remove_dir_all(&there).unwrap();
     let capture =
         lab.try_capture(&root, &[".env", "target/keep"], &[], &mut StatCache::default()).unwrap();
     assert_eq!(capture.secret_looking, [".env"]);

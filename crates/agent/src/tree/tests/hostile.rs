@@ -131,7 +131,7 @@ fn absurd_or_missing_content_is_refused() {
     let small = Body::GitBlob { mode: 0o644, mtime: NOON, size: 1, oid: Oid::parse(&"a".repeat(40)).unwrap() };
     refused(&lab, &[entry(Place::Tree, "a", small)], &store);
     store.0.values_mut().for_each(|bytes| bytes[0] ^= 1);
-    refused(&lab, &[good.clone()], &store);
+    refused(&lab, std::slice::from_ref(&good), &store);
     store.0.clear();
     refused(&lab, &[good], &store);
 }

@@ -223,3 +223,26 @@ fn excluded_files_of_the_way_out_do_not_bar_the_way_home() {
     assert_eq!(std::fs::read_to_string(home.join("dump/big")).unwrap(), "left");
     assert_eq!(std::fs::read_to_string(home.join("a.txt")).unwrap(), "two\n");
 }
+
+#[test]
+fn only_a_stage_is_discarded() {
+    let lab = Lab::new();
+    let root = lab.repository("r");
+    assert!(discard(&root).is_err());
+    assert!(root.join("a.txt").exists());
+    assert!(discard(&lab.path("missing")).is_ok());
+    lab.stage(&lab.capture(&root), "there", None).unwrap();
+    discard(&lab.path("staging")).unwrap();
+    assert!(!lab.path("staging").exists() && !lab.path("there").exists());
+    let occupied = stage(&StageRequest {
+        entries: &[],
+        chunks: &Sources(&crate::chunk::SourceFiles::default()),
+        staging: &root,
+        target: &lab.path("there"),
+        baseline: None,
+        cache: &StatCache::default(),
+        local_clone: None,
+    });
+    assert!(matches!(occupied, Err(StageError::Io { .. })), "{occupied:?}");
+    assert!(root.join("a.txt").exists());
+}
