@@ -9,5 +9,7 @@ mod codex;
 mod driver;
 #[path = "adapters/moves.rs"]
 mod moves;
+#[path = "adapters/recorded.rs"]
+mod recorded;
 #[path = "adapters/opencode.rs"]
 mod opencode;

@@ -246,6 +246,11 @@ impl Adapter for ClaudeCodeAdapter {
     }
 }
 
+/// Where the transcript of a session that is worked on in this directory belongs.
+pub(super) fn place_for(around: &Surroundings, native: &NativeId, workdir: &Path) -> Result<PathBuf, AgentError> {
+    Store { home: around.claude_home.clone() }.home_of(native, workdir)
+}
+
 fn activity(live: &[Live], scan: &Scan) -> Activity {
     let dangling = scan.dangling();
     match live.iter().max_by_key(|process| process.busy) {

@@ -93,11 +93,6 @@ impl Gather for Scan {
 
 impl Scan {
     fn take_record(&mut self, line: &[u8]) {
-        let kinds = ["session_meta", "turn_context", "event_msg", "response_item"];
-        let start = line.get(..line.len().min(160)).unwrap_or_default();
-        if !kinds.iter().any(|kind| holds(start, kind)) {
-            return;
-        }
         let Ok(record) = serde_json::from_slice::<Value>(line) else { return };
         let payload = record.get("payload").unwrap_or(&Value::Null);
         match record.get("type").and_then(Value::as_str) {
