@@ -63,11 +63,12 @@ impl Actor {
             let remote = if peers { sessions::peers_sessions(&context).await } else { Vec::new() };
             let mut silent = found.silent.clone();
             let Ok(mut all) = context.ask(move |actor| actor.summaries(&found)).await else { return };
-            for (_, name, listed) in remote {
-                match listed {
-                    Some(listed) => merge(&mut all, listed.into_iter().map(|one| sessions::remote(one, name.clone()))),
-                    None => silent.push(format!("{name} did not answer in time")),
+            for peer in remote {
+                if !peer.answered {
+                    silent
+                        .push(format!("{} is not answering; its sessions are listed as it last told them", peer.name));
                 }
+                merge(&mut all, peer.listed.into_iter().map(|one| sessions::remote(one, peer.name.clone())));
             }
             replies.done(Answer::Sessions { sessions: all, silent });
         });
@@ -249,9 +250,10 @@ impl Actor {
         let context = self.context.clone();
         tokio::spawn(async move {
             let mut fitting = Vec::new();
-            for (device, _, listed) in sessions::peers_sessions(&context).await {
-                let listed = listed.unwrap_or_default();
-                let fits = listed
+            for peer in sessions::peers_sessions(&context).await {
+                let device = peer.device;
+                let fits = peer
+                    .listed
                     .into_iter()
                     .filter(|one| sessions::pick(std::slice::from_ref(&one.info), Some(&text), "").is_ok());
                 fitting.extend(fits.map(|one| (device, one.info.key.id())));
@@ -262,7 +264,7 @@ impl Actor {
                     context.tell(move |actor| actor.take(session, device, wait, carry_only, replies.watcher())).await;
                 }
                 [] => {
-                    let why = format!("no session called {text} is known here, and no connected device has one");
+                    let why = format!("no session called {text} is known here, and no device is known to have one");
                     replies.failed(failure(exit::USAGE, "no session is meant", &why, "cede ls"));
                 }
                 _ => replies.failed(failure(
@@ -299,7 +301,7 @@ impl Actor {
             self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
         } else if self.custodian.standing(session).is_none_or(|s| s == cede_core::custodian::Standing::InCharge) {
             // It has not been offered yet: its task sees that nobody waits for it.
-            self.leaving.remove(&session);
+            self.withdraw_leaving(session);
         } else {
             let why = format!("the decision is made: {}", self.state_of(session));
             return Err(failure(exit::NOT_OWNER, "nothing was cancelled", &why, "cede status"));

@@ -1,20 +1,23 @@
 //! What every task of the daemon shares.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cede_agent::adapter::{Adapter, Surroundings};
 use cede_carrier::endpoint::Endpoint;
 use cede_seal::device::LocalDevice;
 use cede_store::home::Home;
 use cede_store::objects::Objects;
-use cede_wire::id::{DeviceId, HandoffId};
+use cede_store::stage::{Stage, StageError};
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::session::AgentKind;
 use dashmap::DashMap;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, Input};
 use crate::clock::Clock;
+use crate::limits;
 use crate::receiving::Routed;
 
 /// Cheap to clone.
@@ -32,7 +35,13 @@ pub(crate) struct Shared {
     pub(crate) state: PathBuf,
     /// Who reads the data streams of which handoff.
     pub(crate) routes: DashMap<HandoffId, (DeviceId, mpsc::Sender<Routed>)>,
+    /// Stages that are open: each only once.
+    pub(crate) stages: Mutex<BTreeMap<HandoffId, Weak<Stage>>>,
+    /// Captures under way: one of a session at a time.
+    pub(crate) captures: Mutex<BTreeMap<SessionId, Weak<Mutex<()>>>>,
     pub(crate) inputs: mpsc::Sender<Input>,
+    /// What peers last said of their sessions.
+    pub(crate) listings: crate::listings::Listings,
     /// The greeting is another from now on.
     pub(crate) greeting: tokio::sync::Notify,
     pub(crate) last_look: crate::sessions::LastLook,
@@ -90,8 +99,47 @@ impl Context {
         tokio::task::spawn_blocking(move || work(&context)).await.map_err(|_| Stopping)
     }
 
+    /// The stage of a handoff; one that is in use is shared. Blocks.
+    pub(crate) fn stage(&self, handoff: HandoffId) -> Result<Arc<Stage>, StageError> {
+        let mut open = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stage) = open.get(&handoff).and_then(Weak::upgrade) {
+            return Ok(stage);
+        }
+        let stage = Arc::new(patiently(|| self.home.stage(handoff))?);
+        open.retain(|_, stage| stage.strong_count() > 0);
+        open.insert(handoff, Arc::downgrade(&stage));
+        Ok(stage)
+    }
+
+    /// What a capture of this session holds while it runs.
+    pub(crate) fn capturing(&self, session: SessionId) -> Arc<Mutex<()>> {
+        let mut all = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, running| running.strong_count() > 0);
+        let running = all.get(&session).and_then(Weak::upgrade).unwrap_or_default();
+        all.insert(session, Arc::downgrade(&running));
+        running
+    }
+
+    /// Removes the stage of a handoff. One that cannot be removed now is forgotten with the old ones. Blocks.
+    pub(crate) fn discard_stage(&self, handoff: HandoffId) {
+        if let Err(error) = patiently(|| self.home.discard_stage(handoff)) {
+            tracing::debug!(%error, "a stage was not removed");
+        }
+    }
+
     /// A directory of its own below the state directory.
     pub(crate) fn place(&self, kind: &str, name: &str) -> PathBuf {
         self.state.join(kind).join(name)
     }
+}
+
+/// A thread that was told to end may hold a stage for a moment.
+fn patiently<T>(attempt: impl Fn() -> Result<T, StageError>) -> Result<T, StageError> {
+    for _ in 0..limits::STAGE_ATTEMPTS {
+        match attempt() {
+            Err(StageError::AlreadyOpen) => std::thread::sleep(limits::STAGE_PAUSE),
+            result => return result,
+        }
+    }
+    attempt()
 }

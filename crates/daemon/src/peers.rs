@@ -1,7 +1,6 @@
 //! The links to the other members: dialled when something waits for them, kept while they last.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cede_carrier::closing::CloseReason;
@@ -52,9 +51,13 @@ pub(crate) struct Peers {
     me: DeviceId,
     pub(crate) log: Option<MembershipLog>,
     pub(crate) dropped: BTreeSet<DeviceId>,
+    /// Where a device was reached, or a person said that it is.
     pub(crate) addresses: BTreeMap<DeviceId, String>,
+    /// Where a device last came from: tried after the other one, since it may be a door that opens only outwards.
+    seen: BTreeMap<DeviceId, String>,
     pub(crate) door: Arc<Door>,
-    links: BTreeMap<DeviceId, Up>,
+    /// The links to each member. Two when both dialed at once: the newest is used, the other may be what the peer uses.
+    links: BTreeMap<DeviceId, Vec<Up>>,
     unsent: BTreeMap<DeviceId, VecDeque<PeerMessage>>,
     keepers: BTreeMap<DeviceId, Arc<Notify>>,
     next_link: u64,
@@ -73,6 +76,7 @@ impl Peers {
             log,
             dropped: BTreeSet::new(),
             addresses: BTreeMap::new(),
+            seen: BTreeMap::new(),
             door,
             links: BTreeMap::new(),
             unsent: BTreeMap::new(),
@@ -118,7 +122,11 @@ impl Peers {
     }
 
     pub(crate) fn link(&self, device: DeviceId) -> Option<Link> {
-        self.links.get(&device).map(|standing| standing.link.clone())
+        self.newest(device).map(|standing| standing.link.clone())
+    }
+
+    fn newest(&self, device: DeviceId) -> Option<&Up> {
+        self.links.get(&device).and_then(|links| links.last())
     }
 
     pub(crate) fn is_connected(&self, device: DeviceId) -> bool {
@@ -146,12 +154,14 @@ impl Actor {
         {
             return self.offer_too_long(&offer.clone());
         }
-        let Some(standing) = self.peers.links.get(&to) else {
-            let unsent = self.peers.unsent.entry(to).or_default();
-            if unsent.len() >= limits::UNSENT {
-                unsent.pop_front();
+        let Some(standing) = self.peers.newest(to) else {
+            if waits(&message) {
+                let unsent = self.peers.unsent.entry(to).or_default();
+                if unsent.len() >= limits::UNSENT {
+                    unsent.pop_front();
+                }
+                unsent.push_back(message);
             }
-            unsent.push_back(message);
             self.reach(to);
             return;
         };
@@ -170,7 +180,7 @@ impl Actor {
     }
 
     pub(crate) fn close_link(&mut self, device: DeviceId, reason: CloseReason) {
-        if let Some(standing) = self.peers.links.get(&device) {
+        for standing in self.peers.links.get(&device).into_iter().flatten() {
             standing.link.close(reason);
         }
     }
@@ -195,42 +205,70 @@ impl Actor {
         }
     }
 
-    pub(crate) fn link_up(&mut self, link: Link) {
-        let device = link.peer().device();
-        let Some(control) = link.take_control() else { return };
+    /// A peer came in: from where may be of use once the known address is not.
+    pub(crate) fn came_in(&mut self, link: Link) {
+        let (device, from) = (link.peer().device(), link.remote_addr().to_string());
         if !self.peers.is_member(device) {
             link.close(CloseReason::NotAdmitted);
             return;
         }
+        if !self.peers.addresses.contains_key(&device) {
+            self.note_address(device, from.clone());
+        }
+        self.peers.seen.insert(device, from);
+        self.link_up(link);
+    }
+
+    /// A peer was reached: there it will be looked for again.
+    pub(crate) fn reached(&mut self, link: Link, address: String) {
+        let device = link.peer().device();
+        if !self.peers.is_member(device) {
+            link.close(CloseReason::NotAdmitted);
+            return;
+        }
+        self.note_address(device, address);
+        self.link_up(link);
+    }
+
+    fn link_up(&mut self, link: Link) {
+        let device = link.peer().device();
+        let Some(control) = link.take_control() else { return };
         self.peers.next_link += 1;
         let number = self.peers.next_link;
         let (outbox, messages) = mpsc::channel(limits::OUTBOX);
         tokio::spawn(write(link.clone(), control.0, messages));
         tokio::spawn(read(self.context.clone(), device, number, link.clone(), control.1));
         tokio::spawn(route(self.context.clone(), device, link.clone()));
-        self.note_address(device, link.remote_addr());
         let theirs = link.hello().members;
-        self.peers.links.insert(device, Up { number, link, outbox });
+        self.peers.links.entry(device).or_default().push(Up { number, link, outbox });
         self.share_members(device, theirs);
         tracing::info!(peer = %device.short(), "link up");
         for message in self.peers.unsent.remove(&device).unwrap_or_default() {
             self.send(device, message);
         }
         self.custodian.link_up(device, self.context.clock.now());
+        self.send(device, PeerMessage::SessionsQuery);
+        self.repeat_takes(device);
     }
 
     pub(crate) fn link_down(&mut self, device: DeviceId, number: u64) {
-        if self.peers.links.get(&device).is_some_and(|standing| standing.number == number) {
+        let Some(links) = self.peers.links.get_mut(&device) else { return };
+        let used = links.last().is_some_and(|standing| standing.number == number);
+        links.retain(|standing| standing.number != number);
+        if links.is_empty() {
             self.peers.links.remove(&device);
             self.custodian.link_down(device);
             self.leaving_link_down(device);
             self.reach(device);
             tracing::info!(peer = %device.short(), "link down");
+        } else if used {
+            // What was said on the link that ended may be lost: it is said again on the other one.
+            self.custodian.link_up(device, self.context.clock.now());
+            self.repeat_takes(device);
         }
     }
 
-    fn note_address(&mut self, device: DeviceId, address: SocketAddr) {
-        let address = address.to_string();
+    fn note_address(&mut self, device: DeviceId, address: String) {
         if self.peers.addresses.get(&device) != Some(&address) {
             self.peers.addresses.insert(device, address.clone());
             self.record(Record::AddressSeen { device, address });
@@ -267,7 +305,7 @@ impl Actor {
             .links
             .iter()
             .filter(|(device, _)| !self.peers.is_member(**device))
-            .map(|(_, standing)| standing.link.clone())
+            .flat_map(|(_, links)| links.iter().map(|standing| standing.link.clone()))
             .collect();
         for link in gone {
             self.context.endpoint.drop_peer(&link.peer());
@@ -275,7 +313,7 @@ impl Actor {
         self.keep_links();
         let connected: Vec<DeviceId> = self.peers.links.keys().copied().collect();
         for device in connected {
-            let theirs = self.peers.links.get(&device).map_or(0, |standing| standing.link.hello().members);
+            let theirs = self.peers.newest(device).map_or(0, |standing| standing.link.hello().members);
             self.share_members(device, theirs);
         }
     }
@@ -292,7 +330,33 @@ impl Actor {
             | Standing::Unconfirmed => false,
         };
         let unsent = self.peers.unsent.get(&device).is_some_and(|messages| !messages.is_empty());
-        unsent || self.arriving.values().any(|a| a.source == device) || self.custodian.sessions().any(|(_, s)| waits(s))
+        let arrives = |id| self.custodian.arriving(id).is_some_and(|attempt| attempt.attempt().source == device);
+        unsent || self.takes.waits_for(device) || self.custodian.sessions().any(|(id, s)| waits(s) || arrives(id))
+    }
+}
+
+/// Whether a message is kept for a peer that is out of reach. Everything else is said anew when the link is up, and
+/// what an old link left unsaid would only be taken for an answer to it.
+fn waits(message: &PeerMessage) -> bool {
+    match message {
+        PeerMessage::Refuse { .. } | PeerMessage::Abort { .. } | PeerMessage::TakeAnswer { .. } => true,
+        PeerMessage::Hello(_)
+        | PeerMessage::Members(_)
+        | PeerMessage::Offer { .. }
+        | PeerMessage::Accept(_)
+        | PeerMessage::Manifest(_)
+        | PeerMessage::Need { .. }
+        | PeerMessage::RoundComplete { .. }
+        | PeerMessage::CommitAck(_)
+        | PeerMessage::Release { .. }
+        | PeerMessage::Activated(_)
+        | PeerMessage::Status { .. }
+        | PeerMessage::StatusAnswer { .. }
+        | PeerMessage::ReleaseQuery { .. }
+        | PeerMessage::Refetch(_)
+        | PeerMessage::Take { .. }
+        | PeerMessage::SessionsQuery
+        | PeerMessage::Sessions(_) => false,
     }
 }
 
@@ -305,8 +369,8 @@ async fn keep(context: Context, member: Member, wake: Arc<Notify>) {
         match look {
             Look::Gone => return,
             Look::Connected => wait = limits::DIAL_FIRST,
-            Look::Dial { address, urgent } => {
-                if !dial(&context, &member, &address).await {
+            Look::Dial { addresses, urgent } => {
+                if !dial_any(&context, &member, &addresses).await {
                     wait = if urgent { (wait * 2).min(limits::DIAL_LONGEST) } else { limits::DIAL_IDLE };
                 }
             }
@@ -328,7 +392,7 @@ enum Look {
     Gone,
     Connected,
     NoAddress,
-    Dial { address: String, urgent: bool },
+    Dial { addresses: Vec<String>, urgent: bool },
 }
 
 fn look(actor: &mut Actor, device: DeviceId) -> Look {
@@ -339,9 +403,12 @@ fn look(actor: &mut Actor, device: DeviceId) -> Look {
     if actor.peers.is_connected(device) {
         return Look::Connected;
     }
-    match actor.peers.addresses.get(&device) {
-        Some(address) => Look::Dial { address: address.clone(), urgent: actor.waits_for(device) },
-        None => Look::NoAddress,
+    let known = [actor.peers.addresses.get(&device), actor.peers.seen.get(&device)];
+    let mut addresses: Vec<String> = known.into_iter().flatten().cloned().collect();
+    addresses.dedup();
+    match addresses.is_empty() {
+        false => Look::Dial { addresses, urgent: actor.waits_for(device) },
+        true => Look::NoAddress,
     }
 }
 
@@ -349,13 +416,22 @@ async fn look_wait(context: &Context, device: DeviceId) -> Option<bool> {
     context.ask(move |actor| !actor.peers.is_connected(device) && actor.waits_for(device)).await.ok()
 }
 
+async fn dial_any(context: &Context, member: &Member, addresses: &[String]) -> bool {
+    for address in addresses {
+        if dial(context, member, address).await {
+            return true;
+        }
+    }
+    false
+}
+
 /// One attempt to reach a member at an address. The link comes in as an input.
 pub(crate) async fn dial(context: &Context, member: &Member, address: &str) -> bool {
     let Ok(Some(hello)) = context.ask(|actor| actor.peers.hello()).await else { return false };
     let Ok(mut found) = tokio::net::lookup_host(address.to_owned()).await else { return false };
-    let Some(address) = found.next() else { return false };
-    match context.endpoint.dial(address, &member.key, &hello).await {
-        Ok(link) => context.inputs.send(Input::LinkUp(link)).await.is_ok(),
+    let Some(socket) = found.next() else { return false };
+    match context.endpoint.dial(socket, &member.key, &hello).await {
+        Ok(link) => context.inputs.send(Input::Reached(link, address.to_owned())).await.is_ok(),
         Err(error) => {
             tracing::debug!(peer = %member.device().short(), %error, "not reached");
             false

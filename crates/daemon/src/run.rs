@@ -106,12 +106,15 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
     let context = Context::new(Shared {
         objects: Objects::open(&home)?,
+        listings: crate::listings::Listings::open(&home),
         adapters: adapters(&options.surroundings),
         surroundings: options.surroundings.clone(),
         state: options.state.clone(),
         routes: dashmap::DashMap::new(),
         greeting: tokio::sync::Notify::new(),
         last_look: crate::sessions::LastLook::default(),
+        stages: std::sync::Mutex::default(),
+        captures: std::sync::Mutex::default(),
         local,
         home,
         endpoint,
@@ -143,12 +146,14 @@ pub async fn run(options: Options) -> Result<(), RunError> {
         tokio::spawn(accept(context.clone())),
         tokio::spawn(discover(context.clone(), options.discovery)),
         tokio::spawn(stop_on_signal(context.clone())),
+        tokio::spawn(forget(context.clone())),
     ];
     let ended = actor.run(inbox).await;
     around.iter().for_each(tokio::task::JoinHandle::abort);
     // The next daemon makes it anew; a client sees at once that nobody listens.
     let _ = std::fs::remove_file(&options.socket);
     context.endpoint.close().await;
+    context.listings.close();
     tracing::info!("stopped");
     Ok(ended?)
 }
@@ -237,7 +242,7 @@ async fn accept(context: Context) {
         };
         match incoming {
             Some(Incoming::Member(link)) => {
-                if context.inputs.send(Input::LinkUp(link)).await.is_err() {
+                if context.inputs.send(Input::CameIn(link)).await.is_err() {
                     return;
                 }
             }
@@ -288,6 +293,14 @@ async fn discover(context: Context, on: bool) {
             Ok(None) => {}
             Err(_) => return,
         }
+    }
+}
+
+/// Now and then, what was kept for another attempt goes.
+async fn forget(context: Context) {
+    loop {
+        tokio::time::sleep(limits::FORGET).await;
+        context.tell(|actor| actor.forget_old_arrivals()).await;
     }
 }
 

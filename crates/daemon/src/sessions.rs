@@ -214,30 +214,56 @@ impl Actor {
             // A listing that timed out has nobody left.
             let _ = waiter.send(listed.clone());
         }
+        let context = self.context.clone();
+        tokio::task::spawn_blocking(move || context.listings.replace(from, &listed));
     }
 }
 
-/// The sessions of the connected peers, and the names of those that did not answer in time.
-pub(crate) async fn peers_sessions(context: &Context) -> Vec<(DeviceId, String, Option<Vec<ListedSession>>)> {
+/// What a peer has: as it says now, or as it said when it was last here.
+pub(crate) struct PeerSessions {
+    pub(crate) device: DeviceId,
+    pub(crate) name: String,
+    pub(crate) listed: Vec<ListedSession>,
+    pub(crate) answered: bool,
+}
+
+/// The sessions of every peer; one that is away or slow is remembered.
+pub(crate) async fn peers_sessions(context: &Context) -> Vec<PeerSessions> {
     let asked = context.ask(|actor| {
         let members = actor.peers.members();
-        let connected: Vec<_> = members.into_iter().filter(|m| actor.peers.is_connected(m.device())).collect();
-        let mut waiting = Vec::new();
-        for member in connected {
-            let (answer, answered) = tokio::sync::oneshot::channel();
-            actor.listings.push((member.device(), answer));
-            actor.send(member.device(), PeerMessage::SessionsQuery);
-            waiting.push((member.device(), member.name, answered));
-        }
-        waiting
+        members.into_iter().map(|member| (member.device(), member.name.clone(), actor.query(member.device()))).collect()
     });
+    let asked: Vec<(DeviceId, String, Option<Answered>)> = asked.await.unwrap_or_default();
     let deadline = tokio::time::Instant::now() + limits::LISTING;
     let mut all = Vec::new();
-    for (device, name, answered) in asked.await.unwrap_or_default() {
-        let listed = tokio::time::timeout_at(deadline, answered).await.ok().and_then(Result::ok);
-        all.push((device, name, listed));
+    for (device, name, answered) in asked {
+        let now = match answered {
+            Some(answered) => tokio::time::timeout_at(deadline, answered).await.ok().and_then(Result::ok),
+            None => None,
+        };
+        let answered = now.is_some();
+        let listed = match now {
+            Some(listed) => listed,
+            None => context.block(move |context| context.listings.of(device)).await.unwrap_or_default(),
+        };
+        all.push(PeerSessions { device, name, listed, answered });
     }
     all
+}
+
+type Answered = tokio::sync::oneshot::Receiver<Vec<ListedSession>>;
+
+impl Actor {
+    /// Asks a connected peer for its sessions.
+    fn query(&mut self, device: DeviceId) -> Option<Answered> {
+        if !self.peers.is_connected(device) {
+            return None;
+        }
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        self.listings.push((device, answer));
+        self.send(device, PeerMessage::SessionsQuery);
+        Some(answered)
+    }
 }
 
 /// Summary of a session at a peer.
