@@ -13,6 +13,27 @@ fn demo_of_a_directory_holds_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn demo_of_a_claude_code_session_holds_and_leaves_nothing_behind() {
+    holds("claude-code");
+}
+
+#[test]
+fn demo_of_a_codex_session_holds_and_leaves_nothing_behind() {
+    holds("codex");
+}
+
+#[test]
+fn demo_of_an_opencode_session_holds_or_says_what_is_missing() {
+    if Command::new("opencode").arg("--version").output().is_ok() {
+        return holds("opencode");
+    }
+    println!("skipped: opencode is not installed");
+    let output = Place::new().command(&["demo", "--agent", "opencode"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(report(&output).contains("error: there is no recorded session of opencode\n"), "{}", report(&output));
+}
+
+#[test]
 fn interrupted_demo_leaves_neither_files_nor_daemons() {
     let place = Place::new();
     let mut demo = place.start(&["demo", "--agent", "files"]);

@@ -16,6 +16,7 @@ use std::time::Instant;
 use cede_wire::control::{
     Answer, Command, Failure, MoveReport, MoveRequest, PairingEvent, ReplyBody, SessionSummary, exit,
 };
+use cede_wire::session::AgentKind;
 
 use crate::args::{Demo, DemoAgent};
 use crate::demo::evidence::Evidence;
@@ -89,7 +90,7 @@ fn there_and_back(demo: &Demo, root: &Path, devices: [&Device; 2], story: &mut S
     story.paired(&pair(laptop, server)?);
     let tree = laptop.home.join("project");
     repository::make(&tree, &root.join("origin.git"), &laptop.home)?;
-    let session = session_to_move(demo.agent, laptop, &tree)?;
+    let session = session_to_move(demo.agent, laptop, &tree, story)?;
     let before = evidence(&session, laptop, &tree)?;
     story.made(&session, &before);
 
@@ -109,8 +110,8 @@ fn there_and_back(demo: &Demo, root: &Path, devices: [&Device; 2], story: &mut S
     story.moved(&back, "server", "laptop", &near);
     owned_by(laptop, devices, &session)?;
     held(&worked, &evidence(&session, laptop, &near)?, "laptop")?;
-    stayed(&tree, &far)?;
     same_place(&tree, &near)?;
+    stayed(&tree, &far)?;
     story.equal("laptop", &worked);
     Ok(())
 }
@@ -177,21 +178,35 @@ impl Guest<'_> {
 }
 
 /// Plants a session of every agent; the one of `agent` is the one that moves.
-fn session_to_move(agent: DemoAgent, laptop: &Device, tree: &Path) -> Result<SessionSummary, Failure> {
-    let planted = recorded::plant_all(&laptop.home, tree)?;
-    if agent == DemoAgent::Files {
-        let directory = tree.to_string_lossy().into_owned();
-        let Answer::Adopted(session) = laptop.client.ask(Command::Adopt { directory })? else {
-            return Err(fault::unexpected_answer());
-        };
-        return Ok(*session);
-    }
-    let listed = sessions(laptop)?;
-    let found = planted.into_iter().find(|planted| recorded::is(agent, planted));
-    let found = found.and_then(|planted| listed.into_iter().find(|session| session.native == planted.native));
-    found.ok_or_else(|| {
-        fault::local(exit::FAILED, "the daemon does not see the session that was planted", "no adapter lists it", "")
-    })
+fn session_to_move(
+    agent: DemoAgent,
+    laptop: &Device,
+    tree: &Path,
+    story: &Story<'_>,
+) -> Result<SessionSummary, Failure> {
+    let planted = recorded::plant_all(laptop, tree);
+    story.planted(&planted);
+    let kind = match agent {
+        DemoAgent::Files => return adopt(laptop, tree),
+        DemoAgent::Codex => AgentKind::Codex,
+        DemoAgent::ClaudeCode => AgentKind::ClaudeCode,
+        DemoAgent::OpenCode => AgentKind::OpenCode,
+    };
+    let Some(native) = planted.sessions.get(&kind) else {
+        let why = planted.missing.get(&kind).map_or("", String::as_str);
+        let what = format!("there is no recorded session of {}", kind.name());
+        return Err(fault::local(exit::FAILED, &what, why, "choose another: cede demo --agent claude-code"));
+    };
+    let found = sessions(laptop)?.into_iter().find(|session| session.native == *native);
+    found.ok_or_else(|| broken("the daemon does not see the session that was planted", "no adapter lists it"))
+}
+
+fn adopt(laptop: &Device, tree: &Path) -> Result<SessionSummary, Failure> {
+    let directory = tree.to_string_lossy().into_owned();
+    let Answer::Adopted(session) = laptop.client.ask(Command::Adopt { directory })? else {
+        return Err(fault::unexpected_answer());
+    };
+    Ok(*session)
 }
 
 fn sessions(device: &Device) -> Result<Vec<SessionSummary>, Failure> {
@@ -203,7 +218,7 @@ fn sessions(device: &Device) -> Result<Vec<SessionSummary>, Failure> {
 
 fn evidence(session: &SessionSummary, device: &Device, tree: &Path) -> Result<Evidence, Failure> {
     let mut evidence = Evidence::of(tree, &device.home)?;
-    recorded::add_conversation(&mut evidence, session, &device.home)?;
+    recorded::add_conversation(&mut evidence, session, device)?;
     Ok(evidence)
 }
 
@@ -286,18 +301,28 @@ fn same_place(tree: &Path, near: &Path) -> Result<(), Failure> {
     if same { Ok(()) } else { Err(broken("the session came back into another directory", &near.display().to_string())) }
 }
 
-/// Where the session lies at its new owner, as soon as the agent's own store lists it there: the owner is in charge
-/// before the last file is in its place.
+/// Where the session lies at its new owner, as soon as the move has ended there too: the owner is in charge before the
+/// last file is in its place.
 fn arrived(device: &Device, session: &SessionSummary) -> Result<PathBuf, Failure> {
     let until = Instant::now() + ARRIVAL;
     while Instant::now() < until {
+        let moving = device.status()?.moves.iter().any(|moving| moving.progress.session == session.id);
         let listed = sessions(device)?.into_iter().find(|listed| listed.id == session.id);
-        if let Some(listed) = listed.filter(|listed| listed.here && listed.activity.is_some()) {
-            return Ok(PathBuf::from(listed.directory));
+        if let Some(listed) = listed.filter(|listed| !moving && listed.here && listed.activity.is_some()) {
+            return below_home(device, PathBuf::from(listed.directory));
         }
         std::thread::sleep(OPERATOR_LOOKS);
     }
     Err(broken(&format!("the session was not put in its place at {}", device.name), "no agent's store lists it there"))
+}
+
+/// Both devices share one disk here: a directory of the other one would compare well with itself.
+fn below_home(device: &Device, directory: PathBuf) -> Result<PathBuf, Failure> {
+    if directory.starts_with(&device.home) {
+        return Ok(directory);
+    }
+    let what = format!("the session lies outside of the home of {}", device.name);
+    Err(broken(&what, &directory.display().to_string()))
 }
 
 fn broken(what: &str, why: &str) -> Failure {

@@ -55,7 +55,7 @@ impl Places {
     }
 
     /// Everything in one directory. The state is one of its own: the store refuses one with foreign files in it.
-    fn below(home: &Path) -> Self {
+    pub(crate) fn below(home: &Path) -> Self {
         Self { state: home.join("state"), socket: home.join("cede.sock"), config: home.join("config.toml") }
     }
 

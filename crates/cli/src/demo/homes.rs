@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::client::Client;
 use crate::fault;
 use crate::limits::{DAEMON_END, DAEMON_START, LOG_LINES};
+use crate::places::Places;
 
 /// The processes that a Ctrl-C must end.
 pub(super) type Running = Arc<Mutex<Vec<u32>>>;
@@ -25,6 +26,7 @@ pub(super) struct Device {
     pub(super) home: PathBuf,
     /// Its daemon.
     pub(super) client: Client,
+    state: PathBuf,
     log: PathBuf,
     child: Child,
     running: Running,
@@ -34,12 +36,13 @@ impl Device {
     /// Makes the home and starts its daemon; returns when the daemon answers.
     pub(super) fn start(root: &Path, name: &'static str, running: &Running) -> Result<Self, Failure> {
         let place = root.join(name);
-        let (home, state, log) = (place.join("home"), place.join("cede"), place.join("log"));
+        let (home, everything, log) = (place.join("home"), place.join("cede"), place.join("log"));
         std::fs::create_dir_all(&home).map_err(|error| cannot("make a home", &error))?;
-        let child = spawn(name, &home, &state, &log).map_err(|error| cannot("start a daemon", &error))?;
+        let child = spawn(name, &home, &everything, &log).map_err(|error| cannot("start a daemon", &error))?;
         lock(running).push(child.id());
-        let client = Client::new(&state.join("cede.sock"));
-        let mut device = Self { name, home, client, log, child, running: running.clone() };
+        let places = Places::below(&everything);
+        let (client, state) = (Client::new(&places.socket), places.state);
+        let mut device = Self { name, home, client, state, log, child, running: running.clone() };
         device.wait_until_it_answers()?;
         Ok(device)
     }
@@ -50,6 +53,11 @@ impl Device {
             return Err(fault::unexpected_answer());
         };
         Ok(*report)
+    }
+
+    /// Where its daemon keeps its state.
+    pub(super) fn state(&self) -> &Path {
+        &self.state
     }
 
     /// The last lines of its log, for a person who looks for a cause.
@@ -124,14 +132,14 @@ pub(super) fn cannot(what: &str, error: &std::io::Error) -> Failure {
 }
 
 /// Nothing of the person's own environment but the search path: no agents' homes, no configuration, no proxies.
-fn spawn(name: &str, home: &Path, state: &Path, log: &Path) -> std::io::Result<Child> {
+fn spawn(name: &str, home: &Path, everything: &Path, log: &Path) -> std::io::Result<Child> {
     use std::os::unix::process::CommandExt;
 
     let log = File::create(log)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["up", "--listen", "127.0.0.1:0", "--no-discovery", "--while-stdin", "--name", name]);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("HOME", home).env("CEDE_HOME", state).env("GIT_CONFIG_NOSYSTEM", "1");
+    command.env("HOME", home).env("CEDE_HOME", everything).env("GIT_CONFIG_NOSYSTEM", "1");
     command.current_dir(home).stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     // A group of its own: Ctrl-C reaches the demo, which ends the daemons after it has said what happened.
     command.process_group(0).spawn()

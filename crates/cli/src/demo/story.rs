@@ -9,6 +9,7 @@ use cede_wire::session::AgentKind;
 
 use crate::demo::evidence::Evidence;
 use crate::demo::homes::Device;
+use crate::demo::recorded::Planted;
 use crate::demo::since;
 use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::progress::word;
@@ -83,6 +84,15 @@ impl<'a> Story<'a> {
     /// They know each other.
     pub(super) fn paired(&self, comparison: &str) {
         self.terminal.say(format!("paired: both showed {comparison}"));
+    }
+
+    /// Sessions of the agents are there.
+    pub(super) fn planted(&self, planted: &Planted) {
+        let names: Vec<&str> = planted.sessions.keys().map(|agent| agent.name()).collect();
+        self.terminal.say(format!("recorded sessions planted: {}", names.join(", ")));
+        for (agent, why) in &planted.missing {
+            self.terminal.say(format!("none of {}: {why}", agent.name()));
+        }
     }
 
     /// There is something to move.
