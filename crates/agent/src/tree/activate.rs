@@ -12,7 +12,7 @@ use cede_wire::catalog::Oid;
 use cede_wire::path::escape;
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, fchmod, mkdirat, unlinkat};
 
-use super::git::{Config, Git, GitError};
+use super::git::{Git, GitError};
 use super::plan::{self, FILES, Kind, NEW_INDEX, OBJECTS, Plan, Steps, TREE};
 use super::stage::stat_below;
 use super::state::{State, is_carried};
@@ -293,8 +293,7 @@ impl Place<'_> {
     }
 
     fn git(&mut self, old: &State, new: &State) -> Result<(), ActivateError> {
-        let git = Git::at(self.target, Config::Nobodys);
-        let git = neutral(git)?;
+        let git = Git::without_filters(self.target)?;
         self.spend_git()?;
         move_references(&git, old, new)?;
         if old.stashes != new.stashes {
@@ -321,19 +320,6 @@ impl Place<'_> {
         self.spend_git()?;
         missing_is_fine(std::fs::rename(&from, &to)).map_err(|error| ActivateError::io(&to, &error))
     }
-}
-
-/// Switches off the filters that the repository's own configuration names: to look at a file is not to run a program.
-fn neutral(git: Git) -> Result<Git, ActivateError> {
-    let list = git.run(&["config", "-z", "--list", "--name-only"])?;
-    let names = repository::zero_terminated(&list).into_iter().filter_map(|name| String::from_utf8(name).ok());
-    let drivers = names.filter_map(|name| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0.to_owned()));
-    Ok(drivers.fold(git, |git, driver| {
-        git.setting(format!("filter.{driver}.clean="))
-            .setting(format!("filter.{driver}.smudge="))
-            .setting(format!("filter.{driver}.process="))
-            .setting(format!("filter.{driver}.required=false"))
-    }))
 }
 
 /// Brings the references from the old state to the new one. One that somebody moved meanwhile is kept under another name.

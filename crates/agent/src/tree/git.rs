@@ -73,6 +73,21 @@ impl Git {
         Self::new(root, Some(root.join(".git")), config)
     }
 
+    /// Git on a work tree of a person's, with the filters that its configuration names switched off. Whoever writes an
+    /// index makes git look into files that changed in the same second, and to look is to filter.
+    pub(crate) fn without_filters(root: &Path) -> Result<Self, GitError> {
+        let git = Self::at(root, Config::Nobodys);
+        let list = git.run(&["config", "-z", "--list", "--name-only"])?;
+        let names = list.split(|b| *b == 0).filter_map(|name| core::str::from_utf8(name).ok());
+        let drivers = names.filter_map(|name| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0));
+        Ok(drivers.fold(git, |git, driver| {
+            git.setting(format!("filter.{driver}.clean="))
+                .setting(format!("filter.{driver}.smudge="))
+                .setting(format!("filter.{driver}.process="))
+                .setting(format!("filter.{driver}.required=false"))
+        }))
+    }
+
     /// Git in a directory that is no repository yet.
     pub(crate) fn outside(directory: &Path) -> Self {
         Self::new(directory, None, Config::Nobodys)

@@ -14,7 +14,7 @@ use super::{Current, StageError, StageRequest, check_room, directory_modes, dire
 use crate::chunk::{FileStat, SourceFiles, shown};
 use crate::materialize::beneath::{open_root, parent_of};
 use crate::materialize::{ReadChunk, Writer};
-use crate::tree::git::{Config, Git};
+use crate::tree::git::Git;
 use crate::tree::globs::prefixes;
 use crate::tree::plan::{FILES, Kind, NEW_INDEX, OBJECTS, Steps};
 use crate::tree::restore::{self, Records};
@@ -231,7 +231,7 @@ fn repository(
         .map(|_| ())
         .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
         .map_err(|error| StageError::io(&index, &error))?;
-    let git = Git::at(target, Config::Nobodys)
+    let git = Git::without_filters(target)?
         .variable("GIT_OBJECT_DIRECTORY", objects.as_os_str())
         .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternate(&target.join(".git/objects")))
         .variable("GIT_INDEX_FILE", index.as_os_str());
