@@ -11,7 +11,8 @@ use cede_store::home::Home;
 use cede_store::objects::Objects;
 use cede_store::stage::{Stage, StageError};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
-use cede_wire::session::AgentKind;
+use cede_wire::record::PlacedSession;
+use cede_wire::session::{AgentKind, SessionInfo};
 use dashmap::DashMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,6 +40,9 @@ pub(crate) struct Shared {
     pub(crate) stages: Mutex<BTreeMap<HandoffId, Weak<Stage>>>,
     /// Captures under way: one of a session at a time.
     pub(crate) captures: Mutex<BTreeMap<SessionId, Weak<Mutex<()>>>>,
+    /// Where sessions lie that were handed over, here or away: an agent's own record names the directory of the
+    /// device that wrote it.
+    pub(crate) places: DashMap<SessionId, PathBuf>,
     pub(crate) inputs: mpsc::Sender<Input>,
     /// What peers last said of their sessions.
     pub(crate) listings: crate::listings::Listings,
@@ -125,6 +129,21 @@ impl Context {
         if let Err(error) = patiently(|| self.home.discard_stage(handoff)) {
             tracing::debug!(%error, "a stage was not removed");
         }
+    }
+
+    /// Remembers where a session lies that was handed over.
+    pub(crate) fn locate(&self, placed: &PlacedSession) {
+        if placed.root.is_some() {
+            self.places.insert(placed.key.id(), crate::sessions::path_of(&placed.directory));
+        }
+    }
+
+    /// The same session with the directory in which it lies on this device.
+    pub(crate) fn located(&self, mut info: SessionInfo) -> SessionInfo {
+        if let Some(place) = self.places.get(&info.key.id()) {
+            info.directory = place.display().to_string();
+        }
+        info
     }
 
     /// A directory of its own below the state directory.

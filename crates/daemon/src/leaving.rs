@@ -905,6 +905,7 @@ impl Actor {
             placed.root = self.placed.get(&id).and_then(|known| known.root);
         }
         if self.placed.get(&id) != Some(&placed) {
+            self.context.locate(&placed);
             self.placed.insert(id, placed.clone());
             self.record(Record::Placed(placed));
         }

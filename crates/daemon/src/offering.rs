@@ -145,7 +145,7 @@ async fn ready(context: &Context, order: &Order) -> Result<SessionInfo, Failure>
 
 pub(crate) fn describe(context: &Context, key: &cede_wire::session::SessionKey) -> Result<SessionInfo, PayloadError> {
     let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
-    Ok(adapter.describe(&key.native)?)
+    Ok(context.located(adapter.describe(&key.native)?))
 }
 
 pub(crate) fn evidence(activity: &Activity) -> &str {

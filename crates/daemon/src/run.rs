@@ -111,6 +111,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
         surroundings: options.surroundings.clone(),
         state: options.state.clone(),
         routes: dashmap::DashMap::new(),
+        places: dashmap::DashMap::new(),
         greeting: tokio::sync::Notify::new(),
         last_look: crate::sessions::LastLook::default(),
         stages: std::sync::Mutex::default(),
@@ -121,6 +122,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
         clock,
         inputs,
     });
+    facts.placed.values().for_each(|placed| context.locate(placed));
     let mut actor = Actor {
         context: context.clone(),
         custodian,

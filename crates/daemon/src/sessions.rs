@@ -43,7 +43,7 @@ pub(crate) fn look(context: &Context) -> Found {
     let mut found = Found::default();
     for adapter in &context.adapters {
         match adapter.discover() {
-            Ok(sessions) => found.sessions.extend(sessions),
+            Ok(sessions) => found.sessions.extend(sessions.into_iter().map(|info| context.located(info))),
             Err(error) => found.silent.push(format!("{}: {error}", adapter.agent().name())),
         }
     }
