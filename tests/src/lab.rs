@@ -197,7 +197,8 @@ impl Home<'_> {
         self.command(cwd, argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    fn command(&self, cwd: &Path, argv: &[&str]) -> Command {
+    /// A program as that person would start it.
+    pub fn command(&self, cwd: &Path, argv: &[&str]) -> Command {
         let (program, arguments) = argv.split_first().expect("a program");
         let program = match AGENTS.contains(program) {
             true => self.lab.place.path().join("bin").join(program),

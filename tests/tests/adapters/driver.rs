@@ -1,8 +1,10 @@
 //! The three programs, driven the same way.
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
 
-use cede_agent::adapter::{Adapter, Arrival, Installed, Tombstone, Transcript, adapters};
+use cede_agent::adapter::{Adapter, Arrival, Installed, LeftoverProcess, Tombstone, Transcript, adapters};
 use cede_tests::lab::{Home, Lab, Said};
 use cede_wire::session::{AgentKind, NativeId};
 
@@ -105,4 +107,92 @@ pub fn model_saw(lab: &Lab, prompt: &str, words: &[&str]) -> bool {
 /// True where no request ever held `prompt`.
 pub fn model_never_saw(lab: &Lab, prompt: &str) -> bool {
     !lab.requests().iter().any(|request| request.to_string().contains(prompt))
+}
+
+/// True where a process with this command line runs.
+pub fn runs(command: &str) -> bool {
+    processes().any(|(_, words)| words.contains(command) && !words.contains("TOOL"))
+}
+
+/// Kills a program with everything below it that did not leave its session, as a crash does.
+pub fn kill_tree(child: &mut Child) {
+    let mut doomed = vec![child.id()];
+    let mut at = 0;
+    while let Some(parent) = doomed.get(at).copied() {
+        let below = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        let below = below.split_whitespace().filter_map(|pid| pid.parse().ok());
+        doomed.extend(below.filter(|pid| session_of(*pid) == session_of(parent)));
+        at += 1;
+    }
+    for pid in doomed {
+        kill(pid);
+    }
+    child.wait().unwrap();
+}
+
+/// Ends what an agent left behind.
+pub fn end_leftovers(leftovers: &[LeftoverProcess]) {
+    leftovers.iter().for_each(|left| kill(left.pid));
+}
+
+fn kill(pid: u32) {
+    let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+}
+
+fn session_of(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(3).map(str::to_owned)
+}
+
+fn processes() -> impl Iterator<Item = (u32, String)> {
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let words = std::fs::read(entry.path().join("cmdline")).ok()?;
+        Some((pid, String::from_utf8_lossy(&words).replace('\0', " ")))
+    })
+}
+
+/// A program in a terminal of its own.
+#[derive(Debug)]
+pub struct Terminal {
+    socket: PathBuf,
+}
+
+impl Terminal {
+    /// Opens it; `None`, with a line that says why, without `tmux`.
+    pub fn open(home: &Home<'_>, argv: &[&str]) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            println!("skipped: tmux is not installed");
+            return None;
+        }
+        let terminal = Self { socket: home.home.join("tmux") };
+        let mut command = home.command(&home.workdir, &["tmux"]);
+        command.env("TERM", "xterm-256color").arg("-S").arg(&terminal.socket);
+        command.args(["-f", "/dev/null", "new-session", "-d", "-x", "150", "-y", "50"]).args(argv);
+        assert!(command.status().unwrap().success());
+        Some(terminal)
+    }
+
+    /// Types a line.
+    pub fn say(&self, line: &str) {
+        self.tmux(&["send-keys", "-l", line]);
+        std::thread::sleep(Duration::from_millis(300));
+        self.tmux(&["send-keys", "Enter"]);
+    }
+
+    /// What it shows.
+    pub fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-J"])
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let output = Command::new("tmux").arg("-S").arg(&self.socket).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
 }

@@ -65,7 +65,9 @@ impl Hook {
     }
 
     fn command(&self) -> String {
-        format!("sh {}", text::quoted(&self.script))
+        let script = text::quoted(&self.script);
+        // A shell without its script ends with 2, which refuses every prompt of a process that still has the hook.
+        format!("test ! -r {script} || sh {script}")
     }
 
     fn read(&self) -> Result<Map<String, Value>, AgentError> {

@@ -19,6 +19,11 @@ struct Arrived {
 
 pub(super) fn install(adapter: &CodexAdapter, arrival: &Arrival) -> Result<Installed, AgentError> {
     let arrived = sort(arrival)?;
+    // Before the lock, which would keep Codex itself from unarchiving.
+    take_out_of_archive(adapter, arrival.native.as_str())?;
+    for (id, ..) in &arrived.sub_agents {
+        take_out_of_archive(adapter, id)?;
+    }
     let _lock = WriterLock::take(&adapter.store.home, arrival.native.as_str())?;
     for (id, local) in &arrived.ancestors {
         install_ancestor(adapter, id, local)?;
@@ -80,7 +85,6 @@ fn install_ancestor(adapter: &CodexAdapter, id: &str, local: &Path) -> Result<()
 
 fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<Installed, AgentError> {
     let store = &adapter.store;
-    take_out_of_archive(adapter, id)?;
     let target = store.find(id).or_else(|| store.indexed(id)).unwrap_or_else(|| store.home.join(name));
     let here = fences::real(&target);
     if !here.exists() || tombstone::is(&here) {
