@@ -5,6 +5,8 @@
 mod claude_code;
 #[path = "adapters/codex.rs"]
 mod codex;
+#[path = "adapters/contract.rs"]
+mod contract;
 #[path = "adapters/driver.rs"]
 mod driver;
 #[path = "adapters/moves.rs"]
