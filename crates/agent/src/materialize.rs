@@ -235,3 +235,61 @@ pub(crate) fn timestamps(mtime: Mtime) -> Timestamps {
         last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: i64::from(mtime.nanos).into() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    const PLAIN: Attributes = Attributes { mode: 0o640, mtime: Mtime { seconds: 1_000, nanos: 5 } };
+
+    fn nothing(_: &mut File) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    #[test]
+    fn file_gets_its_mode_and_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&directory.path().join("new")).unwrap();
+        writer.file(b"f", Attributes { mode: 0o6751, ..PLAIN }, nothing).unwrap();
+        let metadata = directory.path().join("new/f").metadata().unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o7777, 0o751);
+        assert_eq!(crate::chunk::FileStat::of(&metadata).mtime, PLAIN.mtime);
+        assert_eq!(directory.path().join("new").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = Writer::open(directory.path()).unwrap();
+        writer.file(b"f", PLAIN, nothing).unwrap();
+        let collides = Err(WriteError::Collides("f".into()));
+        assert_eq!(writer.file(b"f", PLAIN, nothing), collides);
+        assert_eq!(writer.symlink(b"f", b"x"), collides);
+        assert_eq!(writer.directories([&b"f"[..]], &mut BTreeSet::new()), collides);
+    }
+
+    #[test]
+    fn link_on_the_way_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (inside, outside) = (directory.path().join("in"), directory.path().join("out"));
+        std::fs::create_dir(&outside).unwrap();
+        let writer = Writer::create(&inside).unwrap();
+        writer.symlink(b"way", outside.as_os_str().as_encoded_bytes()).unwrap();
+        let barred = WriteError::NotBelow("way/f".into());
+        assert_eq!(writer.file(b"way/f", PLAIN, nothing), Err(barred.clone()));
+        assert_eq!(writer.symlink(b"way/f", b"x"), Err(barred));
+        assert!(writer.directory_mode(b"way", 0o777).is_err());
+        assert!(writer.file(b"../f", PLAIN, nothing).is_err());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn file_system_is_asked_about_case() {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = Writer::open(directory.path()).unwrap();
+        std::fs::write(directory.path().join("x"), "").unwrap();
+        assert_eq!(writer.folds_case(), Ok(directory.path().join("X").exists()));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the probe is gone");
+    }
+}

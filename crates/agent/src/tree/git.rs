@@ -1,7 +1,9 @@
 //! The `git` program, run so that nothing in a repository or in the environment makes it run something else.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -78,14 +80,22 @@ impl Git {
     pub(crate) fn without_filters(root: &Path) -> Result<Self, GitError> {
         let git = Self::at(root, Config::Nobodys);
         let list = git.run(&["config", "-z", "--list", "--name-only"])?;
-        let names = list.split(|b| *b == 0).filter_map(|name| core::str::from_utf8(name).ok());
-        let drivers = names.filter_map(|name| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0));
-        Ok(drivers.fold(git, |git, driver| {
-            git.setting(format!("filter.{driver}.clean="))
-                .setting(format!("filter.{driver}.smudge="))
-                .setting(format!("filter.{driver}.process="))
-                .setting(format!("filter.{driver}.required=false"))
-        }))
+        let mut drivers = BTreeSet::new();
+        for name in list.split(|b| *b == 0).filter_map(|name| name.strip_prefix(b"filter.")) {
+            let end = name.iter().rposition(|b| *b == b'.').unwrap_or(name.len());
+            drivers.insert(name.get(..end).unwrap_or_default().to_vec());
+        }
+        drivers.iter().try_fold(git, |git, driver| git.without_filter(driver))
+    }
+
+    /// Git takes a setting apart at its first `=`, so a driver with one in its name cannot be named.
+    fn without_filter(self, driver: &[u8]) -> Result<Self, GitError> {
+        if driver.contains(&b'=') || driver.contains(&b'\n') {
+            let message = format!("the filter {} cannot be switched off", escape(driver));
+            return Err(GitError::new(&["config"], &message));
+        }
+        let off: [&[u8]; 4] = [b".clean=", b".smudge=", b".process=", b".required=false"];
+        Ok(off.iter().fold(self, |git, what| git.setting(OsString::from_vec([b"filter.", driver, *what].concat()))))
     }
 
     /// Git in a directory that is no repository yet.

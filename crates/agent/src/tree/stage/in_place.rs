@@ -231,7 +231,8 @@ fn repository(
         .map(|_| ())
         .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
         .map_err(|error| StageError::io(&index, &error))?;
-    let git = Git::without_filters(target)?
+    let git = Git::without_filters(target)
+        .map_err(|error| differs(request, &error.message))?
         .variable("GIT_OBJECT_DIRECTORY", objects.as_os_str())
         .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternate(&target.join(".git/objects")))
         .variable("GIT_INDEX_FILE", index.as_os_str());

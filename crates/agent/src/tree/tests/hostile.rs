@@ -347,6 +347,19 @@ fn trap(root: &Path, marker: &Path) {
 }
 
 #[test]
+fn filter_that_cannot_be_switched_off_bars_an_update_in_place() {
+    let lab = Lab::new();
+    let home = lab.repository("home");
+    let capture = lab.capture(&home);
+    let marker = lab.path("marker");
+    git(&home, &["config", "filter.a=b.clean", &format!("touch '{}'; cat", marker.display())]);
+    write(&home, ".git/info/attributes", "* filter=a=b\n");
+    let outcome = lab.stage(&capture, "home", Some(&Baseline::of(&capture.entries)));
+    assert!(matches!(outcome, Err(StageError::TargetDiffers { .. })), "{outcome:?}");
+    assert!(!marker.exists());
+}
+
+#[test]
 fn trapped_repository_runs_nothing() {
     let lab = Lab::new();
     let home = lab.repository("home");
