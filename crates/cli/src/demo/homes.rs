@@ -120,6 +120,10 @@ impl Drop for Device {
     }
 }
 
+/// Keeps the agents' own programs off the network.
+pub(super) const QUIET: [(&str, &str); 2] =
+    [("OPENCODE_DISABLE_AUTOUPDATE", "1"), ("OPENCODE_DISABLE_MODELS_FETCH", "1")];
+
 /// Asks every process to end.
 pub(super) fn end_all(running: &Running) {
     lock(running).iter().copied().for_each(end);
@@ -139,7 +143,7 @@ fn spawn(name: &str, home: &Path, everything: &Path, log: &Path) -> std::io::Res
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["up", "--listen", "127.0.0.1:0", "--no-discovery", "--while-stdin", "--name", name]);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("HOME", home).env("CEDE_HOME", everything).env("GIT_CONFIG_NOSYSTEM", "1");
+    command.env("HOME", home).env("CEDE_HOME", everything).env("GIT_CONFIG_NOSYSTEM", "1").envs(QUIET);
     command.current_dir(home).stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     // A group of its own: Ctrl-C reaches the demo, which ends the daemons after it has said what happened.
     command.process_group(0).spawn()

@@ -10,7 +10,7 @@ use cede_wire::control::{Failure, SessionSummary, exit};
 use cede_wire::session::AgentKind;
 
 use crate::demo::evidence::Evidence;
-use crate::demo::homes::{Device, cannot};
+use crate::demo::homes::{Device, QUIET, cannot};
 use crate::fault;
 use crate::limits::DEMO_FILES;
 
@@ -26,7 +26,8 @@ pub(super) struct Planted {
 /// Plants one session of every agent, all about `tree`.
 pub(super) fn plant_all(device: &Device, tree: &Path) -> Planted {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let surroundings = Surroundings::plain(&device.home, &device.state().join("agents"), path);
+    let mut surroundings = Surroundings::plain(&device.home, &device.state().join("agents"), path);
+    surroundings.variables.extend(QUIET.map(|(name, value)| (name.into(), value.into())));
     let story = Story::example("recorded", "recorded-model");
     let mut planted = Planted::default();
     for agent in AGENTS {
@@ -82,7 +83,7 @@ fn files_below(store: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// OpenCode keeps everything in one database; what it exports is the conversation. The directory is the device's own.
 fn add_export(evidence: &mut Evidence, native: &str, device: &Device) -> Result<(), Failure> {
     let mut command = Command::new("opencode");
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", &device.home);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", &device.home).envs(QUIET);
     let output = command.current_dir(&device.home).args(["export", native]).output();
     let output = output.map_err(|error| cannot("ask opencode for a conversation", &error))?;
     let export: serde_json::Value = serde_json::from_slice(&output.stdout)

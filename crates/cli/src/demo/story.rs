@@ -91,7 +91,7 @@ impl<'a> Story<'a> {
         let names: Vec<&str> = planted.sessions.keys().map(|agent| agent.name()).collect();
         self.terminal.say(format!("recorded sessions planted: {}", names.join(", ")));
         for (agent, why) in &planted.missing {
-            self.terminal.say(format!("none of {}: {why}", agent.name()));
+            self.terminal.say(format!("no session of {}: {why}", agent.name()));
         }
     }
 
