@@ -11,7 +11,7 @@ mod contract;
 mod driver;
 #[path = "adapters/moves.rs"]
 mod moves;
-#[path = "adapters/recorded.rs"]
-mod recorded;
 #[path = "adapters/opencode.rs"]
 mod opencode;
+#[path = "adapters/recorded.rs"]
+mod recorded;

@@ -89,7 +89,10 @@ fn tool_order(line: &str) -> Option<(String, Value)> {
 fn pause_order(line: &str) -> Duration {
     match line.trim() {
         "HANG" => FOR_EVER,
-        line => line.strip_prefix("SLOW ").and_then(|seconds| seconds.parse().ok()).map_or(Duration::ZERO, Duration::from_secs),
+        line => line
+            .strip_prefix("SLOW ")
+            .and_then(|seconds| seconds.parse().ok())
+            .map_or(Duration::ZERO, Duration::from_secs),
     }
 }
 

@@ -7,7 +7,9 @@ use cede_tests::lab::wait_until;
 use cede_wire::session::Activity;
 use serde_json::json;
 
-use crate::driver::{self, CLAUDE_CODE, Terminal, end_leftovers, install, model_never_saw, model_saw, stage, tombstone};
+use crate::driver::{
+    self, CLAUDE_CODE, Terminal, end_leftovers, install, model_never_saw, model_saw, stage, tombstone,
+};
 
 #[test]
 fn claude_code_left_open_refuses_the_next_prompt_and_names_the_owner() {
@@ -62,7 +64,8 @@ fn claude_code_left_open_goes_on_after_a_cancelled_move() {
 fn claude_code_sub_agents_and_tool_results_travel() {
     let Some(lab) = driver::lab() else { return };
     let (one, two) = (lab.home("one"), lab.home("two"));
-    let order = "TOOL Agent {\"description\":\"sub\",\"prompt\":\"sub task KIWI\",\"subagent_type\":\"general-purpose\"}";
+    let order =
+        "TOOL Agent {\"description\":\"sub\",\"prompt\":\"sub task KIWI\",\"subagent_type\":\"general-purpose\"}";
     let native = CLAUDE_CODE.begin(&one, &format!("the secret word is PLUM\n{order}"));
     let staging = lab.directory("staging");
     let transcript = stage(&*CLAUDE_CODE.adapter(&one), &native, &staging);

@@ -179,7 +179,10 @@ fn cut_turn_without_a_process_is_interrupted() {
         let place = Place::new();
         let native = place.plant(kind, &Story { cut: true, ..story() });
         let info = place.adapter(kind).describe(&native).unwrap();
-        assert!(matches!(&info.activity, Activity::Interrupted { evidence } if evidence.contains("result: 1")), "{info:?}");
+        assert!(
+            matches!(&info.activity, Activity::Interrupted { evidence } if evidence.contains("result: 1")),
+            "{info:?}"
+        );
         place.adapter(kind).fence(&native, &tombstone("laptop")).unwrap();
     }
 }
@@ -260,7 +263,8 @@ fn destination_with_an_older_agent_or_without_the_provider_says_what_helps() {
     let place = Place::new();
     let bin = place.home.join("bin");
     std::fs::create_dir(&bin).unwrap();
-    for (program, prints) in [("codex", "codex-cli 0.120.0"), ("claude", "2.1.1 (Claude Code)"), ("opencode", "1.2.3")] {
+    for (program, prints) in [("codex", "codex-cli 0.120.0"), ("claude", "2.1.1 (Claude Code)"), ("opencode", "1.2.3")]
+    {
         use std::os::unix::fs::PermissionsExt;
         std::fs::write(bin.join(program), format!("#!/bin/sh\necho '{prints}'\n")).unwrap();
         std::fs::set_permissions(bin.join(program), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -268,7 +272,11 @@ fn destination_with_an_older_agent_or_without_the_provider_says_what_helps() {
     let around = Surroundings { path: bin.into_os_string(), ..place.around.clone() };
     for adapter in adapters(&around).into_iter().filter(|adapter| adapter.agent() != AgentKind::Files) {
         let need = |version: &str, provider: Option<&str>| {
-            adapter.check(&Requirement { agent: adapter.agent(), version: version.to_owned(), provider: provider.map(str::to_owned) })
+            adapter.check(&Requirement {
+                agent: adapter.agent(),
+                version: version.to_owned(),
+                provider: provider.map(str::to_owned),
+            })
         };
         let older = need("99.0.0", None).unwrap_err();
         assert!(matches!(older, CannotResume::Older { .. }), "{older}");
@@ -284,7 +292,9 @@ fn destination_with_an_older_agent_or_without_the_provider_says_what_helps() {
 fn directories_that_share_a_project_name_keep_their_sessions_apart() {
     let place = Place::new();
     let story = story();
-    for (number, name) in ["a/b", "a-b", "a.b", "a_b", "quote'\"\\", "with space", "\u{65e5}\u{672c}"].iter().enumerate() {
+    for (number, name) in
+        ["a/b", "a-b", "a.b", "a_b", "quote'\"\\", "with space", "\u{65e5}\u{672c}"].iter().enumerate()
+    {
         let workdir = place.home.join(name);
         std::fs::create_dir_all(&workdir).unwrap();
         let random = [u8::try_from(number).unwrap(); 16];

@@ -50,7 +50,8 @@ fn opencode_killed_in_a_tool_leaves_an_interrupted_session_and_a_process() {
     let native = OPENCODE.begin(&one, "the secret word is PLUM");
     let adapter = OPENCODE.adapter(&one);
     let prompt = "long work\nTOOL bash {\"command\":\"sleep 289\",\"description\":\"s\"}";
-    let mut agent = one.start(&one.workdir, &["sh", "-c", "printf %s \"$1\" | opencode run -s \"$0\"", native.as_str(), prompt]);
+    let mut agent =
+        one.start(&one.workdir, &["sh", "-c", "printf %s \"$1\" | opencode run -s \"$0\"", native.as_str(), prompt]);
     let busy = || matches!(adapter.describe(&native).unwrap().activity, Activity::Busy { pid: Some(_), .. });
     wait_until("busy", Duration::from_secs(30), busy);
     wait_until("the tool runs", Duration::from_secs(30), || driver::runs("sleep 289"));

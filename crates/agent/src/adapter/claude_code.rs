@@ -144,7 +144,11 @@ impl ClaudeCodeAdapter {
             std::thread::sleep(Duration::from_millis(50));
         }
         still().map_or(Ok(()), |process| {
-            Err(AgentError::Live { pid: process.pid, evidence: "it was asked to end and runs on".to_owned(), cure: "close it" })
+            Err(AgentError::Live {
+                pid: process.pid,
+                evidence: "it was asked to end and runs on".to_owned(),
+                cure: "close it",
+            })
         })
     }
 }
@@ -278,7 +282,12 @@ fn inventory(files: &[TranscriptFile]) -> Vec<InventoryItem> {
     if !side.is_empty() {
         items.push(line("sub-agents and tool results", Disposition::Transferred, &side, ""));
     }
-    items.push(line("rewind copies of edited files", Disposition::Stays, &[], "they are named by paths of this device"));
+    items.push(line(
+        "rewind copies of edited files",
+        Disposition::Stays,
+        &[],
+        "they are named by paths of this device",
+    ));
     items.push(line("provider credentials", Disposition::NeverTravels, &[], "the destination uses its own"));
     items
 }

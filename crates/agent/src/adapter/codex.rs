@@ -77,7 +77,8 @@ impl CodexAdapter {
         let meta = store::meta(&real)?;
         let is_sub_agent = meta.parent_thread_id.is_some() && meta.session_id.as_deref() != Some(id);
         let Some(native) = NativeId::parse(id).filter(|_| !is_sub_agent) else { return Ok(None) };
-        let scan = self.scans.bounded(&real, LISTING_SCAN_BYTES).map_err(|error| durable::world("read", &real, &error))?;
+        let scan =
+            self.scans.bounded(&real, LISTING_SCAN_BYTES).map_err(|error| durable::world("read", &real, &error))?;
         Ok(Some(self.info(native, &real, &meta, &scan)))
     }
 

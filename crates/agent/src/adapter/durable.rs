@@ -91,7 +91,8 @@ pub(super) fn world(doing: &str, path: &Path, error: &io::Error) -> AgentError {
 }
 
 fn parent(path: &Path) -> Result<&Path, AgentError> {
-    let nowhere = || AgentError::World { doing: format!("write {}", path.display()), why: "it has no directory".into() };
+    let nowhere =
+        || AgentError::World { doing: format!("write {}", path.display()), why: "it has no directory".into() };
     path.parent().ok_or_else(nowhere)
 }
 

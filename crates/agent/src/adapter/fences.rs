@@ -63,10 +63,8 @@ impl Fences {
 
     /// Writes the fence down, and its text beside it for programs that only know plain files.
     pub(super) fn write(&self, native: &NativeId, fence: &Fence) -> Result<(), AgentError> {
-        let bytes = serde_json::to_vec(fence).map_err(|error| AgentError::World {
-            doing: "encode a fence".to_owned(),
-            why: error.to_string(),
-        })?;
+        let bytes = serde_json::to_vec(fence)
+            .map_err(|error| AgentError::World { doing: "encode a fence".to_owned(), why: error.to_string() })?;
         durable::write(&self.record(native), &bytes)?;
         durable::write(&self.directory.join(native.as_str()), format!("{}\n", fence.text).as_bytes())
     }
@@ -83,7 +81,8 @@ impl Fences {
     /// True where no session of this agent is fenced.
     pub(super) fn is_empty(&self) -> bool {
         std::fs::read_dir(&self.directory).map_or(true, |mut entries| {
-            !entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|ending| ending == "json")))
+            !entries
+                .any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|ending| ending == "json")))
         })
     }
 

@@ -32,10 +32,7 @@ struct Adopted {
 impl FilesAdapter {
     /// The directories that are registered below the surroundings' state.
     pub fn new(surroundings: &Surroundings) -> Self {
-        Self {
-            registry: surroundings.state.join("files"),
-            fences: Fences::new(&surroundings.state, AgentKind::Files),
-        }
+        Self { registry: surroundings.state.join("files"), fences: Fences::new(&surroundings.state, AgentKind::Files) }
     }
 
     /// Makes a session of a directory. One that is a session already keeps its id.
@@ -76,14 +73,14 @@ impl FilesAdapter {
 
     fn read(&self, native: &NativeId) -> Result<Adopted, AgentError> {
         let path = self.record(native);
-        let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => AgentError::Unknown { agent: AgentKind::Files, native: native.clone() },
-            _ => durable::world("read", &path, &error),
+        let bytes = std::fs::read(&path).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                return AgentError::Unknown { agent: AgentKind::Files, native: native.clone() };
+            }
+            durable::world("read", &path, &error)
         })?;
-        serde_json::from_slice(&bytes).map_err(|error| AgentError::Damaged {
-            what: error.to_string(),
-            file: path.display().to_string(),
-        })
+        serde_json::from_slice(&bytes)
+            .map_err(|error| AgentError::Damaged { what: error.to_string(), file: path.display().to_string() })
     }
 
     fn write(&self, native: &NativeId, adopted: &Adopted) -> Result<(), AgentError> {

@@ -23,6 +23,9 @@ pub const RECORD_HEAD_BYTES: usize = 64 << 10;
 /// How much of a record is kept where all of it is needed: a session's first record with its instructions.
 pub const RECORD_BYTES: usize = 4 << 20;
 
+/// Longest message of an OpenCode session, all its parts together: it is held in memory while it is read.
+pub const MESSAGE_BYTES: usize = 256 << 20;
+
 /// Most bytes of a configuration file that is read.
 pub const CONFIG_BYTES: u64 = 4 << 20;
 

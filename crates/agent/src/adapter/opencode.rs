@@ -235,7 +235,10 @@ fn activity(found: &Session, running: &[u32]) -> Activity {
     }
     let here = |pid: &&u32| processes::directory(**pid).is_some_and(|cwd| cwd == Path::new(&found.directory));
     match running.iter().find(here) {
-        Some(pid) => Activity::Open { pid: *pid, evidence: "an OpenCode runs in its directory, the last turn is complete".to_owned() },
+        Some(pid) => Activity::Open {
+            pid: *pid,
+            evidence: "an OpenCode runs in its directory, the last turn is complete".to_owned(),
+        },
         None => Activity::Idle { evidence: "no OpenCode runs in its directory, the last turn is complete".to_owned() },
     }
 }

@@ -51,8 +51,18 @@ impl Story {
             provider: provider.to_owned(),
             model: model.to_owned(),
             turns: vec![
-                turn("Why does the parser drop the last line?", "grep -n read_line src/parse.rs", "14: read_line\n", "It stops at a line without a line feed."),
-                turn("Fix it and add a test.", "cargo test", "test result: ok. 3 passed\n", "Done: the last line counts, and a test shows it."),
+                turn(
+                    "Why does the parser drop the last line?",
+                    "grep -n read_line src/parse.rs",
+                    "14: read_line\n",
+                    "It stops at a line without a line feed.",
+                ),
+                turn(
+                    "Fix it and add a test.",
+                    "cargo test",
+                    "test result: ok. 3 passed\n",
+                    "Done: the last line counts, and a test shows it.",
+                ),
             ],
             cut: false,
         }

@@ -65,9 +65,11 @@ fn toml_has_provider(text: &str, provider: &str) -> bool {
         }
         let path = table.unwrap_or(line).strip_prefix("model_providers.").map(str::trim);
         let key = path.or_else(|| inside.then_some(line));
-        key.is_some_and(|key| names.iter().any(|name| {
-            key.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '=']))
-        }))
+        key.is_some_and(|key| {
+            names.iter().any(|name| {
+                key.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '=']))
+            })
+        })
     })
 }
 
@@ -115,7 +117,9 @@ mod tests {
         ] {
             assert!(toml_has_provider(text, "mock"), "{text}");
         }
-        for text in ["[model_providers.mocking]", "model_provider = \"mock\"", "# [model_providers.mock]", "[x]\nmock = 1", ""] {
+        for text in
+            ["[model_providers.mocking]", "model_provider = \"mock\"", "# [model_providers.mock]", "[x]\nmock = 1", ""]
+        {
             assert!(!toml_has_provider(text, "mock"), "{text}");
         }
     }

@@ -143,6 +143,9 @@ mod tests {
         let around = Surroundings::plain(place.path(), place.path(), "/usr/bin:/bin".into());
         let arguments = ["-c", "echo no such thing >&2; exit 3"].map(OsStr::new);
         let failed = around.run("sh", &arguments, place.path(), &place.path().join("out"));
-        assert!(matches!(&failed, Err(AgentError::Program { text, .. }) if text.contains("no such thing")), "{failed:?}");
+        assert!(
+            matches!(&failed, Err(AgentError::Program { text, .. }) if text.contains("no such thing")),
+            "{failed:?}"
+        );
     }
 }

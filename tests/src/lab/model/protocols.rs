@@ -22,11 +22,8 @@ pub enum Protocol {
 
 /// The protocol of a path.
 pub fn of(path: &str) -> Option<Protocol> {
-    let known = [
-        ("/responses", Protocol::Responses),
-        ("/chat/completions", Protocol::Chat),
-        ("/messages", Protocol::Messages),
-    ];
+    let known =
+        [("/responses", Protocol::Responses), ("/chat/completions", Protocol::Chat), ("/messages", Protocol::Messages)];
     known.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, protocol)| protocol)
 }
 
@@ -53,7 +50,9 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
 fn said(content: &Value) -> Vec<String> {
     match content {
         Value::String(text) => vec![text.clone()],
-        Value::Array(blocks) => blocks.iter().filter_map(|block| block.get("text")?.as_str().map(str::to_owned)).collect(),
+        Value::Array(blocks) => {
+            blocks.iter().filter_map(|block| block.get("text")?.as_str().map(str::to_owned)).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -107,7 +106,10 @@ fn responses(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()
     }
     let id = format!("resp_lab{number}");
     begin(stream)?;
-    event(stream, &json!({ "type": "response.created", "response": { "id": id, "status": "in_progress", "output": [] } }))?;
+    event(
+        stream,
+        &json!({ "type": "response.created", "response": { "id": id, "status": "in_progress", "output": [] } }),
+    )?;
     let item = match next {
         Move::Call { tool, arguments } => {
             let mut item = json!({ "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number}"),
@@ -120,7 +122,10 @@ fn responses(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()
         Move::Say { text, pause: long } => {
             let message = format!("msg_lab{number}");
             let item = |content: Value| json!({ "type": "message", "id": message, "role": "assistant", "status": "completed", "content": content });
-            event(stream, &json!({ "type": "response.output_item.added", "output_index": 0, "item": item(json!([])) }))?;
+            event(
+                stream,
+                &json!({ "type": "response.output_item.added", "output_index": 0, "item": item(json!([])) }),
+            )?;
             let (first, second) = halves(&text);
             let delta = |part: &str| json!({ "type": "response.output_text.delta", "item_id": message, "output_index": 0, "content_index": 0, "delta": part });
             event(stream, &delta(first))?;
@@ -132,8 +137,11 @@ fn responses(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()
     event(stream, &json!({ "type": "response.output_item.done", "output_index": 0, "item": item }))?;
     let usage = json!({ "input_tokens": 9, "input_tokens_details": { "cached_tokens": 0 }, "output_tokens": 4,
         "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 13 });
-    event(stream, &json!({ "type": "response.completed",
-        "response": { "id": id, "status": "completed", "output": [item], "usage": usage } }))
+    event(
+        stream,
+        &json!({ "type": "response.completed",
+        "response": { "id": id, "status": "completed", "output": [item], "usage": usage } }),
+    )
 }
 
 // OpenCode.
@@ -168,7 +176,10 @@ fn chat(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()> {
         }
     }
     let usage = json!({ "prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13 });
-    event(stream, &json!({ "id": id, "object": "chat.completion.chunk", "created": 1, "model": "lab-model", "choices": [], "usage": usage }))?;
+    event(
+        stream,
+        &json!({ "id": id, "object": "chat.completion.chunk", "created": 1, "model": "lab-model", "choices": [], "usage": usage }),
+    )?;
     stream.write_all(b"data: [DONE]\n\n")
 }
 
@@ -190,9 +201,10 @@ fn messages(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()>
     };
     let next = conversation.next(number);
     let (block, stop) = match &next {
-        Move::Call { tool, arguments } => {
-            (json!({ "type": "tool_use", "id": format!("toolu_lab{number}"), "name": tool, "input": arguments }), "tool_use")
-        }
+        Move::Call { tool, arguments } => (
+            json!({ "type": "tool_use", "id": format!("toolu_lab{number}"), "name": tool, "input": arguments }),
+            "tool_use",
+        ),
         Move::Say { text, .. } => (json!({ "type": "text", "text": text }), "end_turn"),
     };
     if body.get("stream").and_then(Value::as_bool) != Some(true) {
@@ -204,7 +216,10 @@ fn messages(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()>
     let delta = |delta: Value| json!({ "type": "content_block_delta", "index": 0, "delta": delta });
     match next {
         Move::Call { tool, arguments } => {
-            event(stream, &start(json!({ "type": "tool_use", "id": format!("toolu_lab{number}"), "name": tool, "input": {} })))?;
+            event(
+                stream,
+                &start(json!({ "type": "tool_use", "id": format!("toolu_lab{number}"), "name": tool, "input": {} })),
+            )?;
             event(stream, &delta(json!({ "type": "input_json_delta", "partial_json": arguments.to_string() })))?;
         }
         Move::Say { text, pause: long } => {
@@ -216,6 +231,9 @@ fn messages(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()>
         }
     }
     event(stream, &json!({ "type": "content_block_stop", "index": 0 }))?;
-    event(stream, &json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null }, "usage": { "output_tokens": 4 } }))?;
+    event(
+        stream,
+        &json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null }, "usage": { "output_tokens": 4 } }),
+    )?;
     event(stream, &json!({ "type": "message_stop" }))
 }

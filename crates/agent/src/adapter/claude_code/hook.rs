@@ -120,7 +120,8 @@ exit 0
 }
 
 fn add_to(settings: &mut Map<String, Value>, event: &str, command: &str) -> Result<bool, AgentError> {
-    let shape = || AgentError::Damaged { what: format!("hooks.{event} is not a list"), file: "settings.json".to_owned() };
+    let shape =
+        || AgentError::Damaged { what: format!("hooks.{event} is not a list"), file: "settings.json".to_owned() };
     let hooks = settings.entry("hooks").or_insert_with(|| json!({})).as_object_mut().ok_or_else(shape)?;
     let entries = hooks.entry(event).or_insert_with(|| json!([])).as_array_mut().ok_or_else(shape)?;
     if entries.iter().any(|entry| holds(entry, command)) {

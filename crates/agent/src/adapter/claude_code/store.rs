@@ -25,8 +25,11 @@ impl Store {
     /// Every place where a session lies; more than one confuses Claude Code.
     pub(super) fn places(&self, native: &NativeId) -> Vec<PathBuf> {
         let name = format!("{native}.jsonl");
-        let mut places: Vec<_> =
-            entries(&self.projects()).into_iter().map(|project| project.join(&name)).filter(|file| file.is_file()).collect();
+        let mut places: Vec<_> = entries(&self.projects())
+            .into_iter()
+            .map(|project| project.join(&name))
+            .filter(|file| file.is_file())
+            .collect();
         places.sort();
         places
     }

@@ -76,8 +76,11 @@ impl Scan {
     fn take_user(&mut self, row: &Value, content: &Value) {
         self.rows += 1;
         let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
-        let results: Vec<&str> =
-            blocks.iter().filter(|block| field(block, "type") == "tool_result").map(|b| field(b, "tool_use_id")).collect();
+        let results: Vec<&str> = blocks
+            .iter()
+            .filter(|block| field(block, "type") == "tool_result")
+            .map(|b| field(b, "tool_use_id"))
+            .collect();
         self.calls.retain(|call| !results.contains(&call.as_str()));
         if !results.is_empty() || row.get("isMeta").and_then(Value::as_bool) == Some(true) {
             return;
@@ -146,7 +149,8 @@ mod tests {
         scan
     }
 
-    const PROMPT: &str = r#"{"type":"user","message":{"role":"user","content":"fix it"},"cwd":"/a","version":"2.1.332"}"#;
+    const PROMPT: &str =
+        r#"{"type":"user","message":{"role":"user","content":"fix it"},"cwd":"/a","version":"2.1.332"}"#;
     const CALL: &str = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1"}]}}"#;
     const RESULT: &str = r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1"}]}}"#;
     const ANSWER: &str = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"done"}]}}"#;
@@ -170,7 +174,8 @@ mod tests {
     #[test]
     fn long_result_ends_its_call() {
         let mut scan = scanned(&[PROMPT, CALL]);
-        let head = br#"{"type":"user","message":{"content":[{"tool_use_id":"t1","type":"tool_result","content":"xxxx"#.to_vec();
+        let head = br#"{"type":"user","message":{"content":[{"tool_use_id":"t1","type":"tool_result","content":"xxxx"#
+            .to_vec();
         scan.take(&Line { head, length: 1 << 30, ended: true });
         assert_eq!(scan.dangling(), 0);
     }

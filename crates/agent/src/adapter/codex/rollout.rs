@@ -110,11 +110,9 @@ impl Scan {
         if holds(start, "user_message") || holds(start, "UserMessage") {
             self.turns += 1;
         }
-        if holds(start, "session_meta") {
-            if let Some(at) = find(head, b"\"cli_version\":\"") {
-                let tail = String::from_utf8_lossy(head.get(at + 15..).unwrap_or_default()).into_owned();
-                self.take_version(tail.split('"').next().unwrap_or_default());
-            }
+        if let Some(at) = find(head, b"\"cli_version\":\"").filter(|_| holds(start, "session_meta")) {
+            let tail = String::from_utf8_lossy(head.get(at + 15..).unwrap_or_default()).into_owned();
+            self.take_version(tail.split('"').next().unwrap_or_default());
         }
         if let Some(at) = find(head, b"\"call_id\":\"").filter(|_| holds(start, "_output\"")) {
             let tail = String::from_utf8_lossy(head.get(at + 11..).unwrap_or_default()).into_owned();

@@ -109,7 +109,9 @@ impl Store {
         let places = [self.find(&base.thread_id).map(|path| fences::real(&path)), self.find_archived(&base.thread_id)];
         let long_enough = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() >= base.end_byte_offset);
         let found = places.into_iter().flatten().find(long_enough);
-        found.ok_or_else(|| damaged(&format!("the fork's ancestor {} is missing or cut", base.thread_id), &self.sessions()))
+        found.ok_or_else(|| {
+            damaged(&format!("the fork's ancestor {} is missing or cut", base.thread_id), &self.sessions())
+        })
     }
 
     /// The sessions here whose history begins in this one.

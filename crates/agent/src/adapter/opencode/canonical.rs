@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::adapter::limits::RECORD_BYTES;
+use crate::adapter::limits::{MESSAGE_BYTES, RECORD_BYTES};
 use crate::adapter::{AgentError, durable, lines};
 
 /// The parts of an exported session.
@@ -171,7 +171,10 @@ pub(super) fn read(directory: &Path) -> Result<Arrived, AgentError> {
     let mut arrived = Arrived { parent: text("parentID"), messages: BTreeSet::new(), id };
     let file = directory.join(MESSAGES);
     let mut reader = BufReader::new(File::open(&file).map_err(|_| bad("no messages"))?);
-    while let Some(line) = lines::next(&mut reader, usize::MAX).map_err(|e| durable::world("read", &file, &e))? {
+    while let Some(line) = lines::next(&mut reader, MESSAGE_BYTES).map_err(|e| durable::world("read", &file, &e))? {
+        if !line.is_whole() {
+            return Err(bad("a message is too long"));
+        }
         let message: Value = serde_json::from_slice(&line.head).map_err(|_| bad("a message does not decode"))?;
         let field = |name: &str| message.pointer(name).and_then(Value::as_str);
         if field("/info/sessionID") != Some(arrived.id.as_str()) {
@@ -185,6 +188,7 @@ pub(super) fn read(directory: &Path) -> Result<Arrived, AgentError> {
 
 #[cfg(test)]
 mod tests {
+    use super::read as read_parts;
     use super::*;
 
     fn apart(text: &str) -> (tempfile::TempDir, Result<u64, AgentError>) {
@@ -220,7 +224,7 @@ mod tests {
         take_apart(&import, &place.path().join("t")).unwrap();
         let read = |part: &str| std::fs::read(place.path().join(part).join(MESSAGES)).unwrap();
         assert_eq!(read("s"), read("t"));
-        let arrived = super::read(&place.path().join("t")).unwrap();
+        let arrived = read_parts(&place.path().join("t")).unwrap();
         assert_eq!((arrived.id.as_str(), arrived.messages.len()), ("s", 2));
     }
 
@@ -234,6 +238,6 @@ mod tests {
     #[test]
     fn message_of_another_session_is_refused() {
         let (place, _) = apart(&ONE.replacen("\"sessionID\":\"s\"", "\"sessionID\":\"t\"", 1));
-        assert!(matches!(super::read(&place.path().join("s")), Err(AgentError::BadArrival(_))));
+        assert!(matches!(read_parts(&place.path().join("s")), Err(AgentError::BadArrival(_))));
     }
 }

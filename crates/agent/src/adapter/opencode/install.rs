@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use cede_wire::session::NativeId;
 
+use super::OpenCodeAdapter;
 use super::canonical::{self, Arrived};
 use super::database::Database;
-use super::OpenCodeAdapter;
 use crate::adapter::limits::CLOSURE_FILES;
 use crate::adapter::{AgentError, Arrival, Installed, durable, fences};
 

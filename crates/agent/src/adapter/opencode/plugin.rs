@@ -13,7 +13,8 @@ pub(super) fn file(config: &Path) -> PathBuf {
 /// With any plugin present OpenCode waits, at every start, until it has fetched the package that plugins are written
 /// with; without a network that takes two minutes. Ours needs no package. A person who never had one gets these two,
 /// which OpenCode takes for a finished installation, until the last fence is down.
-const LOCK: &str = r#"{"name":"cede-fence","lockfileVersion":3,"packages":{"":{"dependencies":{"@opencode-ai/plugin":"*"}}}}"#;
+const LOCK: &str =
+    r#"{"name":"cede-fence","lockfileVersion":3,"packages":{"":{"dependencies":{"@opencode-ai/plugin":"*"}}}}"#;
 
 /// Writes the plugin.
 pub(super) fn add(config: &Path, fences: &Path) -> Result<(), AgentError> {

@@ -49,8 +49,11 @@ impl Rows {
     fn assistant(&mut self, story: &Story, content: Value, stop: &str) {
         let id = format!("msg_{}", self.lines.len());
         let usage = json!({ "input_tokens": 1, "output_tokens": 1 });
-        self.row("assistant", json!({ "id": id, "type": "message", "role": "assistant", "model": story.model,
-            "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage }));
+        self.row(
+            "assistant",
+            json!({ "id": id, "type": "message", "role": "assistant", "model": story.model,
+            "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage }),
+        );
     }
 
     fn row(&mut self, kind: &str, message: Value) {

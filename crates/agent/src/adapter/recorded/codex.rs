@@ -69,22 +69,34 @@ fn records_of(
         "content": [{ "type": "Text", "text": turn.answer }] });
     let arguments = json!({ "cmd": turn.command }).to_string();
     let mut records = vec![
-        ("event_msg", json!({ "type": "task_started", "turn_id": turn_id, "root_turn_id": turn_id,
-            "started_at": 1_795_966_475, "model_context_window": 258_400, "collaboration_mode_kind": "default" })),
-        ("turn_context", json!({ "turn_id": turn_id, "root_turn_id": turn_id, "cwd": cwd, "approval_policy": "never",
-            "model": story.model, "summary": "none", "sandbox_policy": { "type": "danger-full-access" } })),
+        (
+            "event_msg",
+            json!({ "type": "task_started", "turn_id": turn_id, "root_turn_id": turn_id,
+            "started_at": 1_795_966_475, "model_context_window": 258_400, "collaboration_mode_kind": "default" }),
+        ),
+        (
+            "turn_context",
+            json!({ "turn_id": turn_id, "root_turn_id": turn_id, "cwd": cwd, "approval_policy": "never",
+            "model": story.model, "summary": "none", "sandbox_policy": { "type": "danger-full-access" } }),
+        ),
         ("response_item", message("user", "input_text", &turn.prompt)),
         ("event_msg", completed(user)),
-        ("response_item", json!({ "type": "function_call", "id": format!("fc_{turn_id}"), "name": "exec_command",
-            "arguments": arguments, "call_id": call })),
+        (
+            "response_item",
+            json!({ "type": "function_call", "id": format!("fc_{turn_id}"), "name": "exec_command",
+            "arguments": arguments, "call_id": call }),
+        ),
     ];
     if !cut {
         records.extend([
             ("response_item", json!({ "type": "function_call_output", "call_id": call, "output": turn.output })),
             ("event_msg", completed(agent)),
             ("response_item", message("assistant", "output_text", &turn.answer)),
-            ("event_msg", json!({ "type": "task_complete", "turn_id": turn_id, "root_turn_id": turn_id,
-                "last_agent_message": turn.answer })),
+            (
+                "event_msg",
+                json!({ "type": "task_complete", "turn_id": turn_id, "root_turn_id": turn_id,
+                "last_agent_message": turn.answer }),
+            ),
         ]);
     }
     records

@@ -70,7 +70,11 @@ fn messages_of(turn: &Turn, number: u64, session: &str, cwd: &str, story: &Story
         json!({ "status": "completed", "input": input, "output": turn.output, "title": turn.command,
             "metadata": { "output": turn.output, "exit": 0, "truncated": false }, "time": { "start": at, "end": at } })
     };
-    let mut parts = vec![part(2, &answered, json!({ "type": "tool", "tool": "bash", "callID": format!("call_{number}"), "state": state }))];
+    let mut parts = vec![part(
+        2,
+        &answered,
+        json!({ "type": "tool", "tool": "bash", "callID": format!("call_{number}"), "state": state }),
+    )];
     let mut time = json!({ "created": at + 1 });
     let mut info = json!({
         "id": answered, "sessionID": session, "role": "assistant", "parentID": asked, "mode": "build", "agent": "build",
@@ -78,7 +82,11 @@ fn messages_of(turn: &Turn, number: u64, session: &str, cwd: &str, story: &Story
         "providerID": story.provider,
     });
     if !cut {
-        parts.push(part(3, &answered, json!({ "type": "text", "text": turn.answer, "time": { "start": at, "end": at } })));
+        parts.push(part(
+            3,
+            &answered,
+            json!({ "type": "text", "text": turn.answer, "time": { "start": at, "end": at } }),
+        ));
         set(&mut time, "completed", json!(at + 2));
         set(&mut info, "finish", json!("stop"));
     }
