@@ -27,7 +27,7 @@ pub use capture::{Capture, CaptureError, CaptureOptions, capture};
 pub(crate) use globs::prefixes;
 pub use inventory::Names;
 pub use inspect::{GitTree, Tree, TreeRefusal, inspect};
-pub use stage::{StageError, StageRequest, Staged, free_target, stage};
+pub use stage::{StageError, StageRequest, Staged, free_target, remember_staged, stage};
 
 #[cfg(test)]
 mod tests;

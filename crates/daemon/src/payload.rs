@@ -168,11 +168,11 @@ fn transcript_file(path: &Path, chunker: &mut Chunker, cache: &mut StatCache) ->
     let name = path.as_os_str().as_bytes();
     let io = |error: std::io::Error| PayloadError::Io { path: path.display().to_string(), kind: error.kind() };
     let stat = FileStat::of(&file.metadata().map_err(io)?);
-    if let Some(chunks) = cache.get(name, &stat).and_then(|known| known.chunks.clone()) {
+    if let Some(chunks) = cache.get(name, &stat).and_then(|known| known.chunks.map(<[_]>::to_vec)) {
         return Ok(FileContent { chunks, stat, blob: None });
     }
     let content = chunker.read(&mut file, path, Want::Chunks)?;
-    cache.put(name, (Some(content.chunks.clone()), None), content.stat, unix_ms());
+    cache.put(name, (Some(&content.chunks), None), content.stat, unix_ms());
     Ok(content)
 }
 

@@ -1,6 +1,8 @@
 //! Where a chunk can be read again on this machine.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -26,11 +28,22 @@ pub enum ReadChunkError {
     Read(#[from] ReadError),
 }
 
-/// The files of a capture by the chunks they hold. 48 bytes a chunk, and the paths.
+/// The files of a capture by the chunks they hold. 48 bytes a chunk, 12 a file, and the names.
 #[derive(Debug, Clone, Default)]
 pub struct SourceFiles {
-    files: Vec<PathBuf>,
+    /// Directories, most of them once: neighbours share theirs.
+    directories: Vec<PathBuf>,
+    /// The last names, side by side.
+    names: Vec<u8>,
+    files: Vec<Name>,
     spots: Vec<Spot>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Name {
+    directory: u32,
+    start: u32,
+    end: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +59,7 @@ impl SourceFiles {
     pub fn collect<'a>(files: impl IntoIterator<Item = (PathBuf, &'a [ChunkRef])>) -> Self {
         let mut all = Self::default();
         for (path, chunks) in files {
-            all.push(path, chunks);
+            all.push(&path, chunks);
         }
         all.sort();
         all
@@ -56,7 +69,15 @@ impl SourceFiles {
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         let shift = self.files.len() as u32;
-        self.files.extend(other.files);
+        let (above, before) = (self.directories.len() as u32, self.names.len() as u32);
+        self.directories.extend(other.directories);
+        self.names.extend(other.names);
+        let moved = |name: Name| Name {
+            directory: name.directory + above,
+            start: name.start + before,
+            end: name.end + before,
+        };
+        self.files.extend(other.files.into_iter().map(moved));
         self.spots.extend(other.spots.into_iter().map(|spot| Spot { file: spot.file + shift, ..spot }));
         self.sort();
         self
@@ -70,6 +91,7 @@ impl SourceFiles {
         let (spot, path) = self.find(id).ok_or(ReadChunkError::Unknown(*id))?;
         into.clear();
         into.resize(spot.length as usize, 0);
+        let path = path.as_path();
         let read = open_regular(path)?.read_exact_at(into, spot.offset);
         match read {
             Ok(()) if ChunkId::of(into) == *id => Ok(()),
@@ -80,7 +102,7 @@ impl SourceFiles {
 
     /// True if a file of the capture holds it.
     pub fn contains(&self, id: &ChunkId) -> bool {
-        self.find(id).is_some()
+        self.spot(id).is_some()
     }
 
     /// Number of distinct chunks.
@@ -93,18 +115,29 @@ impl SourceFiles {
         self.spots.is_empty()
     }
 
-    fn find(&self, id: &ChunkId) -> Option<(&Spot, &Path)> {
-        let at = self.spots.binary_search_by(|spot| spot.id.cmp(id)).ok()?;
-        let spot = self.spots.get(at)?;
-        Some((spot, self.files.get(spot.file as usize)?))
+    fn find(&self, id: &ChunkId) -> Option<(&Spot, PathBuf)> {
+        let spot = self.spot(id)?;
+        let name = self.files.get(spot.file as usize)?;
+        let last = self.names.get(name.start as usize..name.end as usize)?;
+        Some((spot, self.directories.get(name.directory as usize)?.join(OsStr::from_bytes(last))))
     }
 
-    fn push(&mut self, path: PathBuf, chunks: &[ChunkRef]) {
+    fn spot(&self, id: &ChunkId) -> Option<&Spot> {
+        self.spots.get(self.spots.binary_search_by(|spot| spot.id.cmp(id)).ok()?)
+    }
+
+    fn push(&mut self, path: &Path, chunks: &[ChunkRef]) {
+        let (Some(above), Some(last)) = (path.parent(), path.file_name()) else { return };
         if chunks.is_empty() {
             return;
         }
+        if self.directories.last().is_none_or(|directory| directory != above) {
+            self.directories.push(above.to_path_buf());
+        }
         let file = self.files.len() as u32;
-        self.files.push(path);
+        let start = self.names.len() as u32;
+        self.names.extend_from_slice(last.as_bytes());
+        self.files.push(Name { directory: self.directories.len() as u32 - 1, start, end: self.names.len() as u32 });
         let mut offset = 0;
         for chunk in chunks {
             self.spots.push(Spot { id: chunk.id, file, length: chunk.length, offset });
@@ -116,5 +149,7 @@ impl SourceFiles {
         self.spots.sort_unstable_by_key(|spot| (spot.id, spot.file, spot.offset));
         self.spots.dedup_by_key(|spot| spot.id);
         self.spots.shrink_to_fit();
+        self.files.shrink_to_fit();
+        self.names.shrink_to_fit();
     }
 }

@@ -101,8 +101,8 @@ fn cache_believes_only_a_file_that_rested() {
         mode: 0o100_644,
     };
     let mut cache = StatCache::default();
-    cache.put(b"young", (Some(vec![]), None), stat, 101_000);
-    cache.put(b"old", (Some(vec![]), None), stat, 102_000);
+    cache.put(b"young", (Some(&[]), None), stat, 101_000);
+    cache.put(b"old", (Some(&[]), None), stat, 102_000);
     assert!(cache.get(b"young", &stat).is_none());
     assert!(cache.get(b"old", &stat).is_some());
     assert!(cache.get(b"old", &FileStat { size: 2, ..stat }).is_none());
@@ -111,12 +111,52 @@ fn cache_believes_only_a_file_that_rested() {
 #[test]
 fn damaged_cache_is_an_empty_cache() {
     let mut cache = StatCache::default();
-    cache.put(b"f", (None, Oid::parse(&"a7".repeat(20))), FileStat::of(&std::fs::metadata("/").unwrap()), u64::MAX);
+    let blob = Oid::parse(&"a7".repeat(20));
+    cache.put(b"f", (None, blob.as_ref()), FileStat::of(&std::fs::metadata("/").unwrap()), u64::MAX);
     let mut bytes = cache.to_bytes().unwrap();
     assert_eq!(StatCache::from_bytes(&bytes), cache);
     bytes[40] ^= 1;
     assert_eq!(StatCache::from_bytes(&bytes), StatCache::default());
     assert_eq!(StatCache::from_bytes(b""), StatCache::default());
+}
+
+#[test]
+fn file_that_is_hashed_again_takes_the_place_of_what_was_known() {
+    let stat = FileStat::of(&std::fs::metadata("/").unwrap());
+    let chunk = |n: u32| ChunkRef { id: ChunkId::of(&n.to_le_bytes()), length: n };
+    let mut cache = StatCache::default();
+    for round in 1..50 {
+        for name in [b"a", b"b", b"c"] {
+            let chunks = [chunk(round), chunk(u32::from(name[0]))];
+            cache.put(name, (Some(&chunks), None), stat, u64::MAX);
+        }
+    }
+    let cache = StatCache::from_bytes(&cache.to_bytes().unwrap());
+    assert_eq!(cache.len(), 3);
+    for name in [b"a", b"b", b"c"] {
+        let known = cache.get(name, &stat).unwrap();
+        assert_eq!(known.chunks, Some(&[chunk(49), chunk(u32::from(name[0]))][..]));
+    }
+    assert!(cache.to_bytes().unwrap().len() < 1_000);
+}
+
+#[test]
+fn files_of_a_tree_are_known_whatever_order_they_came_in() {
+    let stat = FileStat::of(&std::fs::metadata("/").unwrap());
+    let blob = Oid::parse(&"b8".repeat(20));
+    let mut fresh = Fresh::default();
+    for name in ["z", "a", "m"] {
+        let chunk = ChunkRef { id: ChunkId::of(name.as_bytes()), length: 1 };
+        fresh.put(name.as_bytes(), (Some(&[chunk]), blob.as_ref()), stat, u64::MAX);
+    }
+    let mut cache = StatCache::default();
+    cache.set_files(fresh);
+    let mut again = Fresh::default();
+    ["m", "z", "unknown"].iter().for_each(|name| again.adopt(&cache, name.as_bytes()));
+    cache.set_files(again);
+    assert_eq!(cache.len(), 2);
+    let known = cache.get(b"z", &stat).unwrap();
+    assert_eq!((known.chunks.unwrap()[0].id, known.blob), (ChunkId::of(b"z"), blob));
 }
 
 fn noise(size: usize, seed: u64) -> Vec<u8> {

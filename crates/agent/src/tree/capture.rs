@@ -22,7 +22,7 @@ use super::repository::Repository;
 use super::state::{INDEX, INTENT_TO_ADD, ObjectFormat, PACK, STATE, index_to_bytes};
 use super::survey::{Class, Found, Selection, Survey, SurveyError, Tally, survey};
 use super::{Baseline, Tree, TreeRefusal, inspect};
-use crate::chunk::{Chunker, FileContent, FileStat, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes};
+use crate::chunk::{Chunker, FileContent, FileStat, Fresh, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes};
 use crate::limits::{GIT_STATE_BYTES, HASH_BATCH, TREE_THREADS};
 
 /// What to take along.
@@ -226,7 +226,7 @@ fn tree_entries(
     for (path, mode) in &survey.directories {
         entries.extend(entry(path.clone(), Body::Directory { mode: *mode }));
     }
-    let (mut found, mut fresh) = (std::mem::take(&mut survey.files).into_iter(), StatCache::default());
+    let (mut found, mut fresh) = (std::mem::take(&mut survey.files).into_iter(), Fresh::default());
     loop {
         let batch: Vec<Found> = found.by_ref().take(HASH_BATCH).collect();
         if batch.is_empty() {
@@ -249,13 +249,13 @@ fn entry(path: Vec<u8>, body: Body) -> Option<Entry> {
     Some(Entry { place: Place::Tree, path: RelPath::try_from(path).ok()?, body })
 }
 
-fn remember(fresh: &mut StatCache, old: &mut StatCache, path: &[u8], hashed: &Hashed) {
+fn remember(fresh: &mut Fresh, old: &StatCache, path: &[u8], hashed: &Hashed) {
     match (&hashed.learnt, &hashed.content) {
         (None, _) => fresh.adopt(old, path),
         (Some((at, blob)), Content::Chunks(chunks)) => {
-            fresh.put(path, (Some(chunks.clone()), blob.clone()), hashed.stat, *at);
+            fresh.put(path, (Some(chunks), blob.as_ref()), hashed.stat, *at);
         }
-        (Some((at, blob)), Content::Blob(_)) => fresh.put(path, (None, blob.clone()), hashed.stat, *at),
+        (Some((at, blob)), Content::Blob(_)) => fresh.put(path, (None, blob.as_ref()), hashed.stat, *at),
         (Some(_), Content::Link(_)) => {}
     }
 }
@@ -349,11 +349,11 @@ fn expected_blob<'a>(found: &Found, repository: Option<&'a Repository>) -> Optio
     regular.then_some((&entry.oid, u64::from(size)))
 }
 
-fn recall(known: &Known, expected: Option<(&Oid, u64)>) -> Option<Content> {
+fn recall(known: Known<'_>, expected: Option<(&Oid, u64)>) -> Option<Content> {
     match (expected, &known.blob, &known.chunks) {
         (Some((oid, _)), Some(blob), _) if blob == oid => Some(Content::Blob(blob.clone())),
         (Some(_), None, _) => None,
-        (_, _, Some(chunks)) => Some(Content::Chunks(chunks.clone())),
+        (_, _, Some(chunks)) => Some(Content::Chunks(chunks.to_vec())),
         (_, _, None) => None,
     }
 }

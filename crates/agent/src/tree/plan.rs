@@ -85,6 +85,14 @@ impl Plan {
         replace(&staging.join(PLAN), &bytes)
     }
 
+    /// Removes the plan: what is there is no stage any more.
+    pub(crate) fn forget(staging: &Path) -> io::Result<()> {
+        match std::fs::remove_file(staging.join(PLAN)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
     /// Reads the plan; none if there is no whole one.
     pub(crate) fn read(staging: &Path) -> Option<Self> {
         let bytes = std::fs::read(staging.join(PLAN)).ok()?;

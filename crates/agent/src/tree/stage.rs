@@ -1,8 +1,11 @@
 //! Writes a payload beside its target, verified and durable, and touches nothing else.
 
+mod again;
 mod in_place;
+mod written;
 
 pub(crate) use in_place::stat_below;
+pub use written::remember_staged;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -25,6 +28,7 @@ use super::write::{Content, Job, write_all};
 use super::{Baseline, Capture, CaptureError, CompareError, Tree, inspect};
 use crate::chunk::{StatCache, shown};
 use crate::limits::{FREE_BYTES_LEFT, FREE_NAMES};
+use crate::materialize::beneath::open_root;
 use crate::materialize::{ReadChunk, Writer};
 
 /// What to stage, and where.
@@ -34,7 +38,7 @@ pub struct StageRequest<'a> {
     /// Their content.
     pub chunks: &'a dyn ReadChunk,
     /// A directory to create, on the file system of the target. A stage of the same name that was not activated
-    /// is replaced.
+    /// is brought up to date where that is possible, else replaced.
     pub staging: &'a Path,
     /// Where the tree is to stand: absolute.
     pub target: &'a Path,
@@ -112,12 +116,15 @@ pub enum StageError {
 /// [`StageError`]; the target is untouched.
 pub fn stage(request: &StageRequest<'_>) -> Result<Staged, StageError> {
     check(request.entries)?;
+    let tree: Vec<&Entry> = request.entries.iter().filter(|entry| entry.place == Place::Tree).collect();
+    let records = restore::records(request.entries, request.chunks)?;
+    if let Some(staged) = again::stage(request, &tree, records.as_ref())? {
+        return Ok(staged);
+    }
     super::discard(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
     let writer = Writer::create(request.staging)?;
     super::plan::mark(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
     check_place(request)?;
-    let records = restore::records(request.entries, request.chunks)?;
-    let tree: Vec<&Entry> = request.entries.iter().filter(|entry| entry.place == Place::Tree).collect();
     let (kind, changes) = match current(request)? {
         None => {
             check_room(request, &writer, &tree)?;
@@ -125,16 +132,25 @@ pub fn stage(request: &StageRequest<'_>) -> Result<Staged, StageError> {
         }
         Some(current) => in_place::stage(request, &tree, records.as_ref(), &current, &writer)?,
     };
-    let subdirectory = records.and_then(|records| records.state.subdirectory);
-    let plan = Plan {
+    let plan = plan_of(request, records.as_ref(), kind);
+    plan.write(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
+    let in_place = matches!(plan.kind, Kind::InPlace(_));
+    if in_place {
+        writer.sync()?;
+    } else {
+        let root = open_root(&request.staging.join(TREE)).map_err(|error| StageError::io(request.staging, &error))?;
+        again::finish(request, &tree, written::git_of(request.entries), &root)?;
+    }
+    Ok(Staged { in_place, directory: plan.target.join(&plan.subdirectory), changes })
+}
+
+fn plan_of(request: &StageRequest<'_>, records: Option<&Records>, kind: Kind) -> Plan {
+    let subdirectory = records.and_then(|records| records.state.subdirectory.as_ref());
+    Plan {
         target: request.target.to_path_buf(),
         subdirectory: subdirectory.map(|path| PathBuf::from(OsStr::from_bytes(path.as_bytes()))).unwrap_or_default(),
         kind,
-    };
-    plan.write(request.staging).map_err(|error| StageError::io(request.staging, &error))?;
-    writer.sync()?;
-    let in_place = matches!(plan.kind, Kind::InPlace(_));
-    Ok(Staged { in_place, directory: plan.target.join(&plan.subdirectory), changes })
+    }
 }
 
 /// The first of `preferred`, `preferred-2`, `preferred-3`, … that does not exist.
@@ -247,9 +263,7 @@ fn stage_new(request: &StageRequest<'_>, tree: &[&Entry], records: Option<&Recor
         writer.directory_mode(path, modes.get(path.as_slice()).copied().unwrap_or(USUAL_DIRECTORY_MODE))?;
     }
     if let (Some(git), Some(records)) = (&git, records) {
-        let entries: Vec<_> = records.index.iter().collect();
-        restore::index(git, &entries, &[], &request.staging.join("promised"))?;
-        restore::refresh(git)?;
+        index(git, records, request)?;
     }
     std::fs::set_permissions(&root, PermissionsExt::from_mode(USUAL_DIRECTORY_MODE))
         .map_err(|error| StageError::io(&root, &error))?;
@@ -265,6 +279,12 @@ fn repository(root: &Path, records: &Records, request: &StageRequest<'_>) -> Res
     restore::configure(root, &records.state)?;
     restore::references(&git, &records.state)?;
     Ok(git)
+}
+
+fn index(git: &Git, records: &Records, request: &StageRequest<'_>) -> Result<(), StageError> {
+    let entries: Vec<_> = records.index.iter().collect();
+    restore::index(git, &entries, &[], &request.staging.join("promised"))?;
+    Ok(restore::refresh(git)?)
 }
 
 /// The directory that must exist for an entry.

@@ -5,3 +5,4 @@ mod hostile;
 mod lab;
 mod refusals;
 mod returning;
+mod rounds;

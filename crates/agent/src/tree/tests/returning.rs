@@ -10,6 +10,15 @@ use crate::tree::*;
 
 /// A repository at home, its state when it left, and a changed one abroad.
 fn journey(lab: &Lab) -> (PathBuf, Baseline, Capture) {
+    let home = home_to_leave(lab);
+    let left = lab.capture(&home);
+    let baseline = Baseline::of(&left.entries);
+    let abroad = lab.deliver(&left, "abroad", None).root;
+    change(&abroad);
+    (home, baseline, lab.capture(&abroad))
+}
+
+pub(super) fn home_to_leave(lab: &Lab) -> PathBuf {
     let home = lab.repository("home");
     for name in ["stays", "changes", "goes", "becomes-directory", "directory/becomes/file", "d2/inner", "link-to-file"] {
         write(&home, name, format!("{name} at first\n"));
@@ -23,14 +32,10 @@ fn journey(lab: &Lab) -> (PathBuf, Baseline, Capture) {
     git(&home, &["stash", "push", "-q", "-m", "home stash"]);
     write(&home, "ignored/cache", "i");
     write(&home, ".git/info/exclude", "ignored/\n");
-    let left = lab.capture(&home);
-    let baseline = Baseline::of(&left.entries);
-    let abroad = lab.deliver(&left, "abroad", None).root;
-    change(&abroad);
-    (home, baseline, lab.capture(&abroad))
+    home
 }
 
-fn change(root: &Path) {
+pub(super) fn change(root: &Path) {
     write(root, "changes", "changed abroad\n");
     git(root, &["add", "changes"]);
     write(root, "changes", "and again\n");
@@ -148,7 +153,10 @@ fn activation_survives_a_crash_after_every_step() {
         let second = activate_within(&staging, &mut Budget(Some(steps)));
         let last = activate(&staging).unwrap();
         assert_eq!((last.root.as_path(), last.kept.len()), (copy.as_path(), 0), "after {steps} steps");
-        assert_same(&lab.path("abroad"), &copy);
+        assert_eq!(files(&lab.path("abroad")), files(&copy), "after {steps} steps");
+        if steps % 4 == 0 || first.is_ok() {
+            assert_same(&lab.path("abroad"), &copy);
+        }
         if first.is_ok() {
             assert_eq!(second.unwrap(), last);
             break;
