@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// device that wrote it.
     pub(crate) places: DashMap<SessionId, PathBuf>,
     pub(crate) inputs: mpsc::Sender<Input>,
+    /// Where devices look for each other.
+    pub(crate) scope: cede_carrier::discovery::Scope,
     /// What peers last said of their sessions.
     pub(crate) listings: crate::listings::Listings,
     /// The greeting is another from now on.

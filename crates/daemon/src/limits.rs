@@ -17,6 +17,11 @@ pub(crate) const CLIENTS: usize = 32;
 /// Time for a client to send its question.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a new device looks for one that shows words, and how many it tries.
+pub(crate) const LOOK_AROUND: Duration = Duration::from_secs(5);
+/// See [`LOOK_AROUND`].
+pub(crate) const LOOK_AROUND_DEVICES: usize = 8;
+
 /// Shortest and longest pause between two attempts to reach a peer that something waits for.
 pub(crate) const DIAL_FIRST: Duration = Duration::from_millis(200);
 /// See [`DIAL_FIRST`].
@@ -36,6 +41,15 @@ pub(crate) const PIECES: usize = 4;
 pub(crate) const SYNC_BYTES: u64 = 64 << 20;
 /// Data streams that wait to be read by one move.
 pub(crate) const ROUTED: usize = 16;
+
+/// A round of which nothing comes for this long is accepted anew: its key or its question may have been lost between two
+/// links. Shorter than a freeze, longer than a large capture needs to be announced.
+pub(crate) const STALL: Duration = Duration::from_secs(30);
+
+/// Rounds that travel while the session may work, at most: one that is always busy is frozen after them.
+pub(crate) const COPIES: u32 = 4;
+/// A round that sent no more than this left little for the next one: the session is frozen. Two seconds of 32 Mbit/s.
+pub(crate) const LITTLE_BYTES: u64 = 8 << 20;
 
 /// Captures of one round when files change while they are read.
 pub(crate) const CAPTURES: u32 = 5;
@@ -61,7 +75,7 @@ pub(crate) const EXPECTED_TAKE: Duration = Duration::from_secs(10 * 60);
 pub(crate) const RELEASED_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a listing waits for the peers.
 pub(crate) const LISTING: Duration = Duration::from_millis(1_500);
-/// How long a move waits for a link to its destination.
+/// How long a move or a take waits for a link to the other device.
 pub(crate) const REACH: Duration = Duration::from_secs(10);
 /// How long a look at the agents' stores may be reused.
 pub(crate) const DISCOVERY_AGE: Duration = Duration::from_secs(2);
@@ -73,3 +87,9 @@ pub(crate) const ENDED_MOVES: usize = 32;
 pub(crate) const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
 /// Room that a handoff may use beyond what it announced: agents write while the first round travels.
 pub(crate) const SCOPE_SLACK_BYTES: u64 = 256 << 20;
+/// Attempts to open a stage that a thread which was told to end still holds, and the pause between them.
+pub(crate) const STAGE_ATTEMPTS: u32 = 100;
+/// See [`STAGE_ATTEMPTS`].
+pub(crate) const STAGE_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two looks for arrivals that nobody needs any more.
+pub(crate) const FORGET: Duration = Duration::from_secs(60 * 60);

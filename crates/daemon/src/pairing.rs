@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use cede_carrier::discovery::{Announcement, Discovery, Scope};
 use cede_carrier::pairing::PairLink as Carried;
 use cede_mesh::membership::MembershipLog;
 use cede_mesh::now::Now;
 use cede_mesh::pairing::{EXPORTER_LABEL, Output, PairError, PairEvent, PairLink, PairingGuest, PairingHost, Words};
 use cede_wire::control::{Answer, Failure, PairingEvent, ReplyBody, exit};
 use cede_wire::frame::Header;
-use cede_wire::id::DeviceKey;
+use cede_wire::id::{DeviceKey, MeshId};
 use cede_wire::pairing::PairMessage;
 use cede_wire::record::Record;
 use tokio::sync::mpsc;
@@ -17,6 +18,7 @@ use crate::actor::Actor;
 use crate::clock::random;
 use crate::context::Context;
 use crate::control::Replies;
+use crate::limits;
 use crate::offering::failure;
 
 /// The trusted side.
@@ -25,7 +27,12 @@ pub(crate) struct Pairing {
     host: PairingHost,
     watcher: Option<Replies>,
     guest: Option<(DeviceKey, SocketAddr, mpsc::Sender<PairMessage>)>,
+    /// While words are shown, so that a new device finds this one.
+    announcing: Option<Discovery>,
 }
+
+/// Stands for the mesh in the announcements of pairing: a new device belongs to none.
+const PAIRING: MeshId = MeshId::new([0; 32]);
 
 impl Actor {
     fn pair_now(&self) -> Now {
@@ -43,6 +50,7 @@ impl Actor {
                 let expires_in_s = left.saturating_sub(self.pair_now().monotonic).as_secs();
                 replies.say(ReplyBody::Pairing(PairingEvent::Words { words, command, expires_in_s }));
                 self.pairing.watcher = Some(replies);
+                self.pairing.announcing = announce(&self.context);
                 self.watch_pairing_deadline();
             }
             Err(failed) => replies.failed(failed),
@@ -115,7 +123,9 @@ impl Actor {
     /// sent after them waits for that.
     pub(crate) fn drain_pairing(&mut self) -> Option<PairStep> {
         let output = self.pairing.host.poll()?;
-        self.peers.door.open_pairing(self.pairing.host.is_open());
+        let open = self.pairing.host.is_open();
+        self.peers.door.open_pairing(open);
+        self.pairing.announcing.take_if(|_| !open);
         Some(match output {
             Output::Persist(records) => PairStep::Persist(records),
             Output::Send(message) => {
@@ -185,20 +195,11 @@ impl Actor {
                 ));
             }
         };
-        let Some(address) = address else {
-            let why = "where the trusted device is was not said";
-            return replies.failed(failure(
-                exit::USAGE,
-                "nothing was paired",
-                why,
-                "paste the whole line that the trusted device shows: cede pair <words> --at HOST:PORT",
-            ));
-        };
         let name = name.unwrap_or_else(|| self.name.clone());
         let existing = self.peers.log.clone();
         let context = self.context.clone();
         tokio::spawn(async move {
-            let result = guest(&context, words, &address, &name, existing.as_ref(), &replies).await;
+            let result = guest(&context, words, address.as_deref(), &name, existing.as_ref(), &replies).await;
             replies.settle(result);
         });
     }
@@ -301,25 +302,56 @@ async fn receive(link: &mut Carried) -> Option<PairMessage> {
     }
 }
 
+/// Announces this device to new ones, where it is announced at all.
+fn announce(context: &Context) -> Option<Discovery> {
+    let port = context.endpoint.local_addr().ok().filter(|_| context.scope != Scope::Off)?.port();
+    let announcement = Announcement { device: context.local.device(), mesh: PAIRING, port };
+    Some(Discovery::start(announcement, context.scope))
+}
+
+fn unreached(why: String) -> Failure {
+    let cure = "check that `cede pair` still shows its words there, and paste its whole line: cede pair <words> --at HOST:PORT";
+    failure(exit::FAILED, "the trusted device was not reached", &why, cure)
+}
+
+/// Reaches the device at this address, or the one near by that shows words.
+async fn reach(context: &Context, address: Option<&str>) -> Result<Carried, Failure> {
+    let Some(address) = address else { return look_around(context).await };
+    let mut found = tokio::net::lookup_host(address).await.map_err(|error| unreached(format!("{address}: {error}")))?;
+    let socket = found.next().ok_or_else(|| unreached(format!("{address} has no address")))?;
+    context.endpoint.dial_pairing(socket).await.map_err(|error| unreached(error.to_string()))
+}
+
+/// Only a device that shows words answers; announcements prove nothing, the words do.
+async fn look_around(context: &Context) -> Result<Carried, Failure> {
+    let Some(mut discovery) = announce(context) else {
+        return Err(unreached("where it is was not said, and nothing is looked for on the local network".to_owned()));
+    };
+    let deadline = tokio::time::Instant::now() + limits::LOOK_AROUND;
+    let mut tried = Vec::new();
+    while tried.len() < limits::LOOK_AROUND_DEVICES {
+        let Ok(hint) = tokio::time::timeout_at(deadline, discovery.next()).await else { break };
+        if hint.may_be(&context.local.device()) || tried.contains(&hint.address) {
+            continue;
+        }
+        tried.push(hint.address);
+        if let Ok(link) = context.endpoint.dial_pairing(hint.address).await {
+            return Ok(link);
+        }
+    }
+    Err(unreached("no device on the local network shows words".to_owned()))
+}
+
 async fn guest(
     context: &Context,
     words: Words,
-    address: &str,
+    address: Option<&str>,
     name: &str,
     existing: Option<&MembershipLog>,
     replies: &Replies,
 ) -> Result<Answer, Failure> {
-    let unreached = |why: String| {
-        failure(
-            exit::FAILED,
-            "the trusted device was not reached",
-            &why,
-            "check the address after --at, and that `cede pair` still shows its words",
-        )
-    };
-    let mut found = tokio::net::lookup_host(address).await.map_err(|error| unreached(format!("{address}: {error}")))?;
-    let socket = found.next().ok_or_else(|| unreached(format!("{address} has no address")))?;
-    let mut link = context.endpoint.dial_pairing(socket).await.map_err(|error| unreached(error.to_string()))?;
+    let mut link = reach(context, address).await?;
+    let socket = link.remote_addr();
     let exporter = link.exporter(EXPORTER_LABEL).map_err(|error| unreached(error.to_string()))?;
     let random = random().map_err(|error| unreached(error.to_string()))?;
     let now = || mesh_now(context);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cede_carrier::closing::CloseReason;
+use cede_carrier::endpoint::dial::DialError;
 use cede_carrier::gate::Gate;
 use cede_carrier::link::control::{ControlReceiver, ControlSender};
 use cede_carrier::link::{Link, LinkError};
@@ -15,6 +16,7 @@ use cede_wire::id::{DeviceId, DeviceKey, MeshId};
 use cede_wire::member::{Capability, Member, MemberEntry};
 use cede_wire::message::{Hello, PROTOCOL_MAX, PROTOCOL_MIN, PeerMessage};
 use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc};
 
@@ -58,6 +60,8 @@ pub(crate) struct Peers {
     pub(crate) door: Arc<Door>,
     /// The links to each member. Two when both dialed at once: the newest is used, the other may be what the peer uses.
     links: BTreeMap<DeviceId, Vec<Up>>,
+    /// Why a device was not reached when it was last dialed.
+    troubles: BTreeMap<DeviceId, DialError>,
     unsent: BTreeMap<DeviceId, VecDeque<PeerMessage>>,
     keepers: BTreeMap<DeviceId, Arc<Notify>>,
     next_link: u64,
@@ -79,6 +83,7 @@ impl Peers {
             seen: BTreeMap::new(),
             door,
             links: BTreeMap::new(),
+            troubles: BTreeMap::new(),
             unsent: BTreeMap::new(),
             keepers: BTreeMap::new(),
             next_link: 0,
@@ -123,6 +128,16 @@ impl Peers {
 
     pub(crate) fn link(&self, device: DeviceId) -> Option<Link> {
         self.newest(device).map(|standing| standing.link.clone())
+    }
+
+    /// Why a device cannot be reached, as far as it is known.
+    pub(crate) fn trouble(&self, device: DeviceId) -> (Refusal, String) {
+        match self.troubles.get(&device) {
+            Some(error @ DialError::VersionMismatch { .. }) => (Refusal::VersionMismatch, error.to_string()),
+            Some(error) => (Refusal::TimedOut, error.to_string()),
+            None if self.addresses.contains_key(&device) => (Refusal::TimedOut, DialError::Unreachable.to_string()),
+            None => (Refusal::TimedOut, "where the device is was not said".to_owned()),
+        }
     }
 
     fn newest(&self, device: DeviceId) -> Option<&Up> {
@@ -175,7 +190,7 @@ impl Actor {
     fn offer_too_long(&mut self, offer: &Signed<cede_wire::handoff::Offer>) {
         if let Ok(offer) = cede_seal::verify::verify(offer) {
             let detail = "its lists of executables, dotfiles and configuration, with its custody chain, are too long";
-            self.custodian.cancel(offer.key.id(), cede_wire::refusal::Refusal::TooLarge, detail);
+            self.custodian.cancel(offer.key.id(), Refusal::TooLarge, detail);
         }
     }
 
@@ -242,6 +257,7 @@ impl Actor {
         let theirs = link.hello().members;
         self.peers.links.entry(device).or_default().push(Up { number, link, outbox });
         self.share_members(device, theirs);
+        self.peers.troubles.remove(&device);
         tracing::info!(peer = %device.short(), "link up");
         for message in self.peers.unsent.remove(&device).unwrap_or_default() {
             self.send(device, message);
@@ -433,7 +449,9 @@ pub(crate) async fn dial(context: &Context, member: &Member, address: &str) -> b
     match context.endpoint.dial(socket, &member.key, &hello).await {
         Ok(link) => context.inputs.send(Input::Reached(link, address.to_owned())).await.is_ok(),
         Err(error) => {
-            tracing::debug!(peer = %member.device().short(), %error, "not reached");
+            let device = member.device();
+            tracing::debug!(peer = %device.short(), %error, "not reached");
+            context.tell(move |actor| drop(actor.peers.troubles.insert(device, error))).await;
             false
         }
     }

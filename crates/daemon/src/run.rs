@@ -103,9 +103,11 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     peers.refresh_door();
     let endpoint = Endpoint::bind(&local, options.listen, door)?;
     let listener = control::listen(&options.socket)?;
+    let scope = scope(options.discovery, &endpoint);
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
     let context = Context::new(Shared {
         objects: Objects::open(&home)?,
+        scope,
         listings: crate::listings::Listings::open(&home),
         adapters: adapters(&options.surroundings),
         surroundings: options.surroundings.clone(),
@@ -146,7 +148,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     let around = [
         tokio::spawn(control::serve(context.clone(), listener)),
         tokio::spawn(accept(context.clone())),
-        tokio::spawn(discover(context.clone(), options.discovery)),
+        tokio::spawn(discover(context.clone())),
         tokio::spawn(stop_on_signal(context.clone())),
         tokio::spawn(forget(context.clone())),
     ];
@@ -267,9 +269,18 @@ fn no_mesh(context: &Context) -> cede_wire::message::Hello {
     }
 }
 
+/// A device that only this machine can reach is announced to this machine only.
+fn scope(on: bool, endpoint: &Endpoint) -> Scope {
+    match endpoint.local_addr() {
+        Ok(address) if on && address.ip().is_loopback() => Scope::Loopback,
+        Ok(_) if on => Scope::Lan,
+        Ok(_) | Err(_) => Scope::Off,
+    }
+}
+
 /// Announces this device on the local network and dials members that are near.
-async fn discover(context: Context, on: bool) {
-    if !on {
+async fn discover(context: Context) {
+    if context.scope == Scope::Off {
         return;
     }
     let mesh = loop {
@@ -281,8 +292,7 @@ async fn discover(context: Context, on: bool) {
     };
     let Ok(address) = context.endpoint.local_addr() else { return };
     let announcement = Announcement { device: context.local.device(), mesh, port: address.port() };
-    let scope = if address.ip().is_loopback() { Scope::Loopback } else { Scope::Lan };
-    let mut discovery = Discovery::start(announcement, scope);
+    let mut discovery = Discovery::start(announcement, context.scope);
     loop {
         let hint = discovery.next().await;
         let address = hint.address.to_string();
