@@ -39,7 +39,7 @@ pub(crate) fn tests(
 }
 
 fn nextest(repository: &Repository, profile: &str, command: &mut Command) -> Result<Counts, Failure> {
-    let report = repository.root.join("target/nextest").join(profile).join("junit.xml");
+    let report = repository.target().join("nextest").join(profile).join("junit.xml");
     // A report of an earlier run must not be counted when this one does not get as far.
     std::fs::remove_file(&report).ok();
     let ran = shell::step("tests", command);

@@ -28,6 +28,11 @@ impl Repository {
             .map_err(|error| Failure(format!("{path} cannot be read: {error}")))
     }
 
+    /// Where cargo builds.
+    pub(crate) fn target(&self) -> PathBuf {
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), |place| self.root.join(place))
+    }
+
     /// A program with its arguments, run here.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
