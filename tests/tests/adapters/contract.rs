@@ -174,6 +174,38 @@ fn returning_session_extends_what_is_here_and_takes_the_fence_down() {
 }
 
 #[test]
+fn crash_in_the_middle_of_a_return_loses_no_turn() {
+    for kind in [AgentKind::Codex, AgentKind::ClaudeCode] {
+        for lifts in [false, true] {
+            let place = Place::new();
+            let native = place.plant(kind, &story());
+            let adapter = place.adapter(kind);
+            let file = place.agents_files().into_keys().next().unwrap();
+            let staging = place.home.join("staging");
+            stage(&*adapter, &native, &staging);
+            adapter.fence(&native, &tombstone("laptop")).unwrap();
+            // The conversation stands in its place again and has grown; what was set aside is still there.
+            let grown = [std::fs::read(staged(&staging)).unwrap(), b"{\"type\":\"more\"}\n".to_vec()].concat();
+            std::fs::write(&file, &grown).unwrap();
+            if lifts {
+                adapter.lift(&native).unwrap();
+            } else {
+                assert_eq!(install(&*adapter, &native, &staging, place.workdir.clone()), Installed::Unchanged);
+            }
+            assert_eq!(place.agents_files(), [(file, grown)].into(), "{kind:?} {lifts}");
+            assert!(!adapter.is_fenced(&native).unwrap());
+        }
+    }
+}
+
+/// The one file that was staged.
+fn staged(staging: &Path) -> PathBuf {
+    let mut found = BTreeMap::new();
+    collect(&staging.join("files"), &mut found);
+    found.into_keys().next().unwrap()
+}
+
+#[test]
 fn cut_turn_without_a_process_is_interrupted() {
     for kind in [AgentKind::Codex, AgentKind::ClaudeCode] {
         let place = Place::new();
@@ -187,9 +219,11 @@ fn cut_turn_without_a_process_is_interrupted() {
     }
 }
 
+type Damage = fn(Vec<u8>) -> Vec<u8>;
+
 #[test]
 fn damaged_transcripts_are_described_or_refused_and_never_panic() {
-    let damages: [(&str, fn(Vec<u8>) -> Vec<u8>); 9] = [
+    let damages: [(&str, Damage); 9] = [
         ("cut last line", |bytes| bytes[..bytes.len() - 20].to_vec()),
         ("no final line feed", |bytes| bytes[..bytes.len() - 1].to_vec()),
         ("nul run", |bytes| [bytes, vec![0; 4_096]].concat()),

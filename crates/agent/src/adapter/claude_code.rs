@@ -113,7 +113,7 @@ impl ClaudeCodeAdapter {
         }
         // A prompt may have slipped in before the hook was read.
         self.quiet(native)?;
-        fences::bury(place, &tombstone)?;
+        fences::bury(place, &tombstone, tombstone::is)?;
         self.quiet(native).map(|_| ())
     }
 
@@ -161,7 +161,7 @@ impl Adapter for ClaudeCodeAdapter {
     fn discover(&self) -> Result<Vec<SessionInfo>, AgentError> {
         let mut found = Vec::new();
         for (native, place) in self.store.transcripts() {
-            let real = fences::real(&place);
+            let real = tombstone::real(&place);
             match self.scans.bounded(&real, LISTING_SCAN_BYTES) {
                 Ok(scan) if scan.rows > 0 => found.push(self.info(native, &real, &scan)),
                 Ok(_) => tracing::debug!(%native, "a Claude Code file without a conversation is left out"),
@@ -173,7 +173,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn describe(&self, native: &NativeId) -> Result<SessionInfo, AgentError> {
         let place = self.store.place(native)?;
-        let real = fences::real(&place);
+        let real = tombstone::real(&place);
         let mut info = self.info(native.clone(), &real, &self.scan(&real)?);
         let side: Vec<PathBuf> = store::side_files(&place)?.into_iter().map(|file| file.local).collect();
         info.bytes += arrivals::bytes(&side);
@@ -181,7 +181,7 @@ impl Adapter for ClaudeCodeAdapter {
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {
-        let written = self.scan(&fences::real(&self.store.place(native)?))?.version;
+        let written = self.scan(&tombstone::real(&self.store.place(native)?))?.version;
         let measured = written.starts_with("2.1.") && version::is_older(OLDEST, &written);
         let version = if measured { OLDEST.to_owned() } else { written };
         Ok(Requirement { agent: AgentKind::ClaudeCode, version, provider: None })
@@ -189,7 +189,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn capture(&self, native: &NativeId, _scratch: &Path) -> Result<Transcript, AgentError> {
         let place = self.store.place(native)?;
-        let real = fences::real(&place);
+        let real = tombstone::real(&place);
         let scan = self.scan(&real)?;
         let head = arrivals::head(&real, scan.turns)?;
         let mut files = vec![TranscriptFile { path: logical(CONVERSATION.as_bytes())?, local: real.clone() }];
@@ -203,7 +203,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn fence(&self, native: &NativeId, tombstone: &Tombstone) -> Result<(), AgentError> {
         let place = self.store.place(native)?;
-        let scan = self.scan(&fences::real(&place))?;
+        let scan = self.scan(&tombstone::real(&place))?;
         let was_fenced = self.is_fenced(native)?;
         let raised = self.put_up(native, &place, &scan, tombstone.text());
         if raised.is_err() && !was_fenced {

@@ -73,7 +73,7 @@ impl CodexAdapter {
     }
 
     fn listed(&self, id: &str, path: &Path) -> Result<Option<SessionInfo>, AgentError> {
-        let real = fences::real(path);
+        let real = tombstone::real(path);
         let meta = store::meta(&real)?;
         let is_sub_agent = meta.parent_thread_id.is_some() && meta.session_id.as_deref() != Some(id);
         let Some(native) = NativeId::parse(id).filter(|_| !is_sub_agent) else { return Ok(None) };
@@ -90,7 +90,7 @@ impl CodexAdapter {
         let mut files = Vec::new();
         for place in &closure.own {
             let name = place.strip_prefix(&self.store.home).unwrap_or(place);
-            files.push(TranscriptFile { path: logical(name)?, local: fences::real(place) });
+            files.push(TranscriptFile { path: logical(name)?, local: tombstone::real(place) });
         }
         for local in &closure.ancestors {
             let name = local.file_name().map(PathBuf::from).unwrap_or_default();
@@ -109,7 +109,7 @@ impl CodexAdapter {
         let name = file.file_name().ok_or_else(|| damaged("a rollout without a name", file))?;
         let copy = self.store.archived().join(name);
         durable::ensure_directory(&self.store.archived())?;
-        durable::link(&fences::real(file), &copy)?;
+        durable::link(&tombstone::real(file), &copy)?;
         Ok(Some(copy))
     }
 }
@@ -132,19 +132,19 @@ impl Adapter for CodexAdapter {
 
     fn describe(&self, native: &NativeId) -> Result<SessionInfo, AgentError> {
         let file = self.file(native)?;
-        let real = fences::real(&file);
+        let real = tombstone::real(&file);
         let meta = store::meta(&real)?;
         let scan = self.scan(&real)?;
         let mut info = self.info(native.clone(), &real, &meta, &scan);
         if let Ok(closure) = self.store.closure(native, &file) {
-            let own = closure.own.iter().map(|place| fences::real(place));
+            let own = closure.own.iter().map(|place| tombstone::real(place));
             info.bytes = arrivals::bytes(&own.chain(closure.ancestors).collect::<Vec<_>>());
         }
         Ok(info)
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {
-        let real = fences::real(&self.file(native)?);
+        let real = tombstone::real(&self.file(native)?);
         let meta = store::meta(&real)?;
         let version = self.scan(&real)?.version;
         Ok(Requirement { agent: AgentKind::Codex, version, provider: meta.model_provider })
@@ -152,7 +152,7 @@ impl Adapter for CodexAdapter {
 
     fn capture(&self, native: &NativeId, _scratch: &Path) -> Result<Transcript, AgentError> {
         let file = self.file(native)?;
-        let real = fences::real(&file);
+        let real = tombstone::real(&file);
         store::meta(&real)?;
         let scan = self.scan(&real)?;
         let closure = self.store.closure(native, &file)?;
@@ -173,8 +173,8 @@ impl Adapter for CodexAdapter {
             self.fences.write(native, &record)?;
         }
         for place in closure.own.iter().rev() {
-            let meta = store::meta(&fences::real(place))?;
-            fences::bury(place, &tombstone::bytes(&meta, &record.text))?;
+            let meta = store::meta(&tombstone::real(place))?;
+            fences::bury(place, &tombstone::bytes(&meta, &record.text), tombstone::is)?;
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Adapter for CodexAdapter {
 
     fn stop(&self, native: &NativeId) -> Result<(), AgentError> {
         let Some(pid) = lock::holder(&self.store.home, native.as_str()) else { return Ok(()) };
-        let scan = self.scan(&fences::real(&self.file(native)?))?;
+        let scan = self.scan(&tombstone::real(&self.file(native)?))?;
         let live = |evidence: &str, cure| AgentError::Live { pid, evidence: evidence.to_owned(), cure };
         if scan.unfinished {
             return Err(live("a turn is in flight", "wait for it to end"));
@@ -256,7 +256,7 @@ fn activity(holder: Option<u32>, scan: &Scan) -> Activity {
 }
 
 fn inventory(closure: &Closure) -> Vec<InventoryItem> {
-    let own: Vec<PathBuf> = closure.own.iter().map(|place| fences::real(place)).collect();
+    let own: Vec<PathBuf> = closure.own.iter().map(|place| tombstone::real(place)).collect();
     let (main, sub_agents) = own.split_at(own.len().min(1));
     let line = |what: &str, files: &[PathBuf], note: &str| InventoryItem {
         what: what.to_owned(),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use cede_wire::session::{AgentKind, NativeId};
 
+use crate::adapter::arrivals::{self, Relation};
 use crate::adapter::{AgentError, Tombstone, durable};
 
 /// The directory of one agent's fences.
@@ -96,10 +97,11 @@ pub(super) fn aside(path: &Path) -> PathBuf {
     durable::beside(path, ASIDE)
 }
 
-/// The file that holds the session's real bytes: set aside, or in its place.
-pub(super) fn real(path: &Path) -> PathBuf {
+/// The file that holds the session's real bytes: the one set aside while a tombstone stands in its place, the one
+/// in its place otherwise. One that a crash left aside after the session came back does not count.
+pub(super) fn real(path: &Path, is_tombstone: impl Fn(&Path) -> bool) -> PathBuf {
     let aside = aside(path);
-    if aside.exists() { aside } else { path.to_owned() }
+    if aside.exists() && (is_tombstone(path) || !path.exists()) { aside } else { path.to_owned() }
 }
 
 /// The name that a file had before it was set aside. `None` where it was not.
@@ -109,12 +111,24 @@ pub(super) fn place_of_aside(path: &Path) -> Option<PathBuf> {
 }
 
 /// Puts a tombstone in the place of a file.
-pub(super) fn bury(path: &Path, tombstone: &[u8]) -> Result<(), AgentError> {
+pub(super) fn bury(path: &Path, tombstone: &[u8], is_tombstone: impl Fn(&Path) -> bool) -> Result<(), AgentError> {
     let aside = aside(path);
-    if !aside.exists() {
+    if !is_tombstone(path) && path.exists() && !durable::same_file(&aside, path) {
+        clear(&aside, path)?;
         durable::link(path, &aside)?;
     }
     durable::write(path, tombstone)
+}
+
+/// Frees the name of the file that is set aside: an old beginning of the conversation goes, anything else is kept.
+fn clear(aside: &Path, path: &Path) -> Result<(), AgentError> {
+    if !aside.exists() {
+        return Ok(());
+    }
+    match arrivals::relation(aside, path)? {
+        Relation::Same | Relation::Shorter => durable::remove(aside),
+        Relation::Longer | Relation::Apart => durable::rename(aside, &branch(path)),
+    }
 }
 
 /// Puts the real file back. What the tombstone gathered meanwhile is dropped; where `is_tombstone` says that
@@ -128,7 +142,12 @@ pub(super) fn unbury(path: &Path, is_tombstone: impl Fn(&Path) -> bool) -> Resul
         durable::remove(&aside)?;
         return Ok(None);
     }
-    let foreign = (path.exists() && !is_tombstone(path)).then(|| branch(path));
+    let returned = path.exists() && !is_tombstone(path);
+    if returned && matches!(arrivals::relation(&aside, path)?, Relation::Same | Relation::Shorter) {
+        durable::remove(&aside)?;
+        return Ok(None);
+    }
+    let foreign = returned.then(|| branch(path));
     if let Some(branch) = &foreign {
         durable::rename(path, branch)?;
     }
@@ -155,10 +174,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
-        bury(&path, b"tomb one").unwrap();
-        bury(&path, b"tomb two").unwrap();
+        bury(&path, b"tomb one", is_tombstone).unwrap();
+        bury(&path, b"tomb two", is_tombstone).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"tomb two");
-        assert_eq!(std::fs::read(real(&path)).unwrap(), b"real");
+        assert_eq!(std::fs::read(real(&path, is_tombstone)).unwrap(), b"real");
         assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
         assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
         assert_eq!(std::fs::read(&path).unwrap(), b"real");
@@ -177,11 +196,24 @@ mod tests {
     }
 
     #[test]
+    fn crash_after_the_session_came_back_does_not_bring_the_old_bytes_back() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("session.jsonl");
+        std::fs::write(&path, b"real").unwrap();
+        bury(&path, b"tomb", is_tombstone).unwrap();
+        std::fs::write(&path, b"real and more").unwrap();
+        assert_eq!(real(&path, is_tombstone), path);
+        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(std::fs::read(&path).unwrap(), b"real and more");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn what_is_not_our_tombstone_is_kept() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
-        bury(&path, b"tomb").unwrap();
+        bury(&path, b"tomb", is_tombstone).unwrap();
         std::fs::write(&path, b"somebody's work").unwrap();
         let kept = unbury(&path, is_tombstone).unwrap().unwrap();
         assert_eq!(std::fs::read(kept).unwrap(), b"somebody's work");

@@ -18,14 +18,14 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
     let mut outcome = Installed::New;
     let mut old = Vec::new();
     for place in adapter.store.places(&arrival.native) {
-        let here = fences::real(&place);
+        let here = tombstone::real(&place);
         if tombstone::is(&here) {
             old.push(place);
             continue;
         }
         match arrivals::relation(&here, &staged)? {
-            Relation::Longer if here == place => return settle(adapter, arrival, Installed::Unchanged),
-            Relation::Same if here == target => return settle(adapter, arrival, Installed::Unchanged),
+            Relation::Longer if here == place => return settle(adapter, arrival, &place),
+            Relation::Same if here == target => return settle(adapter, arrival, &place),
             Relation::Same => outcome = Installed::Unchanged,
             Relation::Shorter => outcome = Installed::Extended,
             Relation::Longer | Relation::Apart => outcome = Installed::Diverged { branch: keep_branch(&here, &place)? },
@@ -41,12 +41,15 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
         }
         durable::remove(&fences::aside(&place))?;
     }
-    settle(adapter, arrival, outcome)
-}
-
-fn settle(adapter: &ClaudeCodeAdapter, arrival: &Arrival, outcome: Installed) -> Result<Installed, AgentError> {
     adapter.forget_fence(&arrival.native)?;
     Ok(outcome)
+}
+
+/// The session is here and in charge already; only what an interrupted return left is cleared away.
+fn settle(adapter: &ClaudeCodeAdapter, arrival: &Arrival, place: &Path) -> Result<Installed, AgentError> {
+    durable::remove(&fences::aside(place))?;
+    adapter.forget_fence(&arrival.native)?;
+    Ok(Installed::Unchanged)
 }
 
 fn belongs_to(staged: &Path, arrival: &Arrival) -> Result<(), AgentError> {

@@ -1,13 +1,13 @@
 //! What stands in a transcript's place while the session lives elsewhere: a conversation of two rows that says so,
 //! for whoever opens it although the hook refuses every prompt.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::transcript::Scan;
 use crate::adapter::limits::RECORD_HEAD_BYTES;
-use crate::adapter::lines;
+use crate::adapter::{fences, lines};
 
 const MARK: &str = "cedeTombstone";
 const ASKED: &str = "00000000-0000-4000-8000-00000000ce01";
@@ -53,4 +53,9 @@ pub(super) fn is(path: &Path) -> bool {
     let Ok(Some(line)) = line else { return false };
     let row = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
     row.get(MARK).and_then(Value::as_bool) == Some(true)
+}
+
+/// The file that holds the session's real bytes.
+pub(super) fn real(path: &Path) -> PathBuf {
+    fences::real(path, is)
 }

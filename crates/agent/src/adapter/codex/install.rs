@@ -69,7 +69,7 @@ fn sort(arrival: &Arrival) -> Result<Arrived, AgentError> {
 /// and long enough, stays.
 fn install_ancestor(adapter: &CodexAdapter, id: &str, local: &Path) -> Result<(), AgentError> {
     let store = &adapter.store;
-    let here = store.find(id).map(|path| fences::real(&path)).or_else(|| store.find_archived(id));
+    let here = store.find(id).map(|path| tombstone::real(&path)).or_else(|| store.find_archived(id));
     let Some(here) = here else {
         let name = local.file_name().unwrap_or_default();
         return durable::copy(local, &store.archived().join(name));
@@ -86,7 +86,7 @@ fn install_ancestor(adapter: &CodexAdapter, id: &str, local: &Path) -> Result<()
 fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<Installed, AgentError> {
     let store = &adapter.store;
     let target = store.find(id).or_else(|| store.indexed(id)).unwrap_or_else(|| store.home.join(name));
-    let here = fences::real(&target);
+    let here = tombstone::real(&target);
     if !here.exists() || tombstone::is(&here) {
         durable::copy(local, &target)?;
         return Ok(Installed::New);
@@ -94,7 +94,10 @@ fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<
     let is_aside = here != target;
     let outcome = match arrivals::relation(&here, local)? {
         Relation::Same => Installed::Unchanged,
-        Relation::Longer if !is_aside => return Ok(Installed::Unchanged),
+        Relation::Longer if !is_aside => {
+            durable::remove(&fences::aside(&target))?;
+            return Ok(Installed::Unchanged);
+        }
         Relation::Shorter => Installed::Extended,
         Relation::Longer | Relation::Apart => Installed::Diverged { branch: keep_branch(&here, &target)? },
     };
@@ -120,7 +123,7 @@ fn take_out_of_archive(adapter: &CodexAdapter, id: &str) -> Result<(), AgentErro
     let store = &adapter.store;
     let Some(archived) = store.find_archived(id) else { return Ok(()) };
     match store.find(id) {
-        Some(place) if durable::same_file(&archived, &fences::real(&place)) => durable::remove(&archived),
+        Some(place) if durable::same_file(&archived, &tombstone::real(&place)) => durable::remove(&archived),
         Some(place) => durable::rename(&archived, &fences::branch(&place)),
         None => unarchive(adapter, id, &archived),
     }

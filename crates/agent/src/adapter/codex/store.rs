@@ -8,9 +8,10 @@ use rusqlite::{Connection, OpenFlags};
 use cede_wire::session::NativeId;
 
 use crate::adapter::limits::{CLOSURE_FILES, STORE_DEPTH, STORE_ENTRIES};
-use crate::adapter::{AgentError, durable, fences};
+use crate::adapter::{AgentError, durable};
 
 use super::rollout::{self, Meta};
+use super::tombstone;
 
 /// Codex's home directory.
 #[derive(Debug, Clone)]
@@ -73,7 +74,7 @@ impl Store {
         let mut own = vec![file.to_owned()];
         let mut bases = Vec::new();
         for (id, path) in &all {
-            let Ok(Some(meta)) = rollout::meta(&fences::real(path)) else { continue };
+            let Ok(Some(meta)) = rollout::meta(&tombstone::real(path)) else { continue };
             let is_main = id == native.as_str();
             let is_sub_agent = meta.session_id.as_deref() == Some(native.as_str()) && !is_main;
             if is_sub_agent && own.len() < CLOSURE_FILES {
@@ -106,7 +107,8 @@ impl Store {
     }
 
     fn ancestor(&self, base: &rollout::Base) -> Result<PathBuf, AgentError> {
-        let places = [self.find(&base.thread_id).map(|path| fences::real(&path)), self.find_archived(&base.thread_id)];
+        let places =
+            [self.find(&base.thread_id).map(|path| tombstone::real(&path)), self.find_archived(&base.thread_id)];
         let long_enough = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() >= base.end_byte_offset);
         let found = places.into_iter().flatten().find(long_enough);
         found.ok_or_else(|| {
@@ -117,7 +119,7 @@ impl Store {
     /// The sessions here whose history begins in this one.
     pub(super) fn has_forks(&self, native: &NativeId) -> bool {
         self.rollouts().values().any(|path| {
-            let base = rollout::meta(&fences::real(path)).ok().flatten().and_then(|meta: Meta| meta.history_base);
+            let base = rollout::meta(&tombstone::real(path)).ok().flatten().and_then(|meta: Meta| meta.history_base);
             base.is_some_and(|base| base.thread_id == native.as_str())
         })
     }

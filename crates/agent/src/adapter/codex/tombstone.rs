@@ -4,13 +4,13 @@
 //! and prints the value. Its `id` is none, so that versions which know no `history_mode` refuse it too. Codex's
 //! index keeps its row, because the record is never accepted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::rollout::Meta;
 use crate::adapter::limits::RECORD_BYTES;
-use crate::adapter::lines;
+use crate::adapter::{fences, lines};
 
 const ORIGINATOR: &str = "cede tombstone";
 
@@ -43,4 +43,9 @@ pub(super) fn is(path: &Path) -> bool {
     let Ok(Some(line)) = line else { return false };
     let record = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
     record.pointer("/payload/originator").and_then(Value::as_str) == Some(ORIGINATOR)
+}
+
+/// The file that holds the session's real bytes.
+pub(super) fn real(path: &Path) -> PathBuf {
+    fences::real(path, is)
 }
