@@ -104,8 +104,8 @@ impl Custodian {
         match &mut state.role {
             Role::Released(released) if released.to == device => {
                 released.send_at = now.monotonic;
+                // The session may be on its way back already, so the attempt that arrives is looked at too.
                 self.handle_timeout(now);
-                return;
             }
             Role::Designate(designate) if designate.source == device => {
                 designate.ask_at = now.after(limits::REFETCH);
@@ -131,7 +131,7 @@ impl Custodian {
             | Role::Fenced
             | Role::Unconfirmed(_) => {}
         }
-        let Some(arriving) = &state.arriving else { return };
+        let Some(arriving) = self.sessions.get(&id).and_then(|state| state.arriving.as_ref()) else { return };
         let attempt = arriving.attempt();
         if attempt.source != device {
             return;

@@ -391,6 +391,21 @@ fn discard_is_sticky_and_a_release_still_leads_to_the_designate() {
     net.only_owner(B, &[1, 2]);
 }
 
+/// Shows: H-16, H-25
+#[test]
+fn dead_way_home_is_over_after_a_reconnect_though_the_first_release_was_never_answered() {
+    let mut net = Net::pair();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Activated(_)));
+    net.give(A, B);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Activated(_) | PeerMessage::Accept(_)));
+    net.give(B, A);
+    assert_eq!(net.standing(A), Some(Standing::ReleasedTo(net.id(B))));
+    net.crash(B);
+    net.heal();
+    net.only_owner(B, &[1, 2]);
+    assert!(net.nodes[A].custodian.arriving(session()).is_none(), "A waits for an attempt that B forgot");
+}
+
 /// Shows: H-1, H-25
 #[test]
 fn session_goes_to_and_fro_ten_times_with_rising_tokens() {
