@@ -77,7 +77,7 @@ fn populate(root: &Path, count: usize) {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         }
         let line = format!("// {} {number}\n", blake3::hash(&number.to_le_bytes()));
-        std::fs::write(path, line.repeat(1 + number % 200)).unwrap();
+        std::fs::write(path, line.repeat(1 + number % 8)).unwrap();
     }
     git(root, &["init", "-q"]);
     git(root, &["add", "-A"]);
