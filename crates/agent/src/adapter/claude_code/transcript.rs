@@ -40,7 +40,7 @@ impl Gather for Scan {
     fn take(&mut self, line: &Line) {
         match serde_json::from_slice::<Value>(&line.head) {
             Ok(row) => self.take_row(&row),
-            Err(_) if !line.is_whole() => self.take_long(&line.head),
+            Err(_) if !line.whole => self.take_long(&line.head),
             Err(_) => {}
         }
     }
@@ -143,7 +143,7 @@ mod tests {
     fn scanned(rows: &[&str]) -> Scan {
         let mut scan = Scan::default();
         for row in rows {
-            let line = Line { head: row.as_bytes().to_vec(), length: row.len() as u64 + 1, ended: true };
+            let line = Line { head: row.as_bytes().to_vec(), length: row.len() as u64 + 1, whole: true };
             scan.take(&line);
         }
         scan
@@ -176,7 +176,7 @@ mod tests {
         let mut scan = scanned(&[PROMPT, CALL]);
         let head = br#"{"type":"user","message":{"content":[{"tool_use_id":"t1","type":"tool_result","content":"xxxx"#
             .to_vec();
-        scan.take(&Line { head, length: 1 << 30, ended: true });
+        scan.take(&Line { head, length: 1 << 30, whole: false });
         assert_eq!(scan.dangling(), 0);
     }
 }

@@ -79,7 +79,7 @@ fn meta_of(line: &[u8]) -> Option<Meta> {
 impl Gather for Scan {
     /// Lines that are no records are passed over: the agent does the same.
     fn take(&mut self, line: &Line) {
-        if line.is_whole() {
+        if line.whole {
             self.take_record(&line.head);
         } else {
             self.take_long(&line.head);
@@ -110,13 +110,12 @@ impl Scan {
         if holds(start, "user_message") || holds(start, "UserMessage") {
             self.turns += 1;
         }
-        if let Some(at) = find(head, b"\"cli_version\":\"").filter(|_| holds(start, "session_meta")) {
-            let tail = String::from_utf8_lossy(head.get(at + 15..).unwrap_or_default()).into_owned();
-            self.take_version(tail.split('"').next().unwrap_or_default());
+        if holds(start, "session_meta") {
+            let version = after(head, b"\"cli_version\":\"");
+            self.take_version(&version);
         }
-        if let Some(at) = find(head, b"\"call_id\":\"").filter(|_| holds(start, "_output\"")) {
-            let tail = String::from_utf8_lossy(head.get(at + 11..).unwrap_or_default()).into_owned();
-            self.calls.remove(tail.split('"').next().unwrap_or_default());
+        if holds(start, "_output\"") {
+            self.calls.remove(&after(head, b"\"call_id\":\""));
         }
     }
 
@@ -161,6 +160,13 @@ impl Scan {
             self.calls.insert(call.to_owned());
         }
     }
+}
+
+/// The text between a mark and the next quote; empty where there is none.
+fn after(head: &[u8], mark: &[u8]) -> String {
+    let from = find(head, mark).map_or(head.len(), |at| at + mark.len());
+    let tail = head.get(from..).unwrap_or_default();
+    String::from_utf8_lossy(tail.split(|byte| *byte == b'"').next().unwrap_or_default()).into_owned()
 }
 
 fn field<'a>(value: &'a Value, name: &str) -> &'a str {

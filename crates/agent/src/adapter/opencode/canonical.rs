@@ -172,7 +172,7 @@ pub(super) fn read(directory: &Path) -> Result<Arrived, AgentError> {
     let file = directory.join(MESSAGES);
     let mut reader = BufReader::new(File::open(&file).map_err(|_| bad("no messages"))?);
     while let Some(line) = lines::next(&mut reader, MESSAGE_BYTES).map_err(|e| durable::world("read", &file, &e))? {
-        if !line.is_whole() {
+        if !line.whole {
             return Err(bad("a message is too long"));
         }
         let message: Value = serde_json::from_slice(&line.head).map_err(|_| bad("a message does not decode"))?;
