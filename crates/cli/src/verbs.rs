@@ -6,7 +6,7 @@ mod pairing;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cede_wire::control::{Answer, Check, Command, Failure, MoveRequest, ReplyBody, exit};
 use cede_wire::record::PeerPolicy;
@@ -16,6 +16,7 @@ use crate::args::{Cli, DeviceAction, To, Verb};
 use crate::client::Client;
 use crate::demo;
 use crate::fault;
+use crate::limits::STOPPING;
 use crate::places::Places;
 use crate::show::inventory::Paths;
 use crate::show::{self, doctor};
@@ -49,7 +50,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
         Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
         Verb::Doctor => hand.doctor(&places),
-        Verb::Stop => hand.ask(Command::Stop),
+        Verb::Stop => hand.stop(&places.socket),
         Verb::Demo(options) => demo::run(&options, terminal),
         Verb::Completions { shell } => Ok(completions(shell)),
     }
@@ -66,6 +67,17 @@ impl Hand<'_> {
     /// Asks, and shows the answer.
     fn ask(&self, command: Command) -> Result<u8, Failure> {
         let answer = self.client.ask(command)?;
+        self.show(answer, FEW);
+        Ok(exit::OK)
+    }
+
+    /// Ends the daemon, and waits until it is gone: the next `cede up` finds the place free.
+    fn stop(&self, socket: &Path) -> Result<u8, Failure> {
+        let answer = self.client.ask(Command::Stop)?;
+        let late = Instant::now() + STOPPING;
+        while socket.exists() && Instant::now() < late {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.show(answer, FEW);
         Ok(exit::OK)
     }

@@ -10,15 +10,19 @@ use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::record::PlacedSession;
 
 use crate::actor::Actor;
-use crate::arriving::ArrivalPlan;
+use crate::arriving::{ArrivalPlan, Arriving};
 use crate::context::Context;
+use crate::hands::Hands;
 use crate::limits;
 use crate::moves::millis;
+use crate::payload;
 
 /// A session in its place.
 struct InPlace {
     placed: PlacedSession,
     notes: Vec<String>,
+    /// Arrivals of this session that are over, and whether their transcript's files stay.
+    over: Vec<(HandoffId, bool)>,
 }
 
 impl Actor {
@@ -33,10 +37,18 @@ impl Actor {
         self.report(session, Phase::Released, (0, 0), 0, "putting the session in its place");
         self.context.routes.remove(&handoff);
         let context = self.context.clone();
+        // A thread that stages an announcement which came too late must not do so while the stage takes its place.
+        let before = self.placed.get(&session).cloned();
+        let turn = self.arriving.get_mut(&session).map_or_else(|| Hands::default().next(), Arriving::stop);
         tokio::spawn(async move {
             let mut wait = limits::DIAL_FIRST;
             loop {
-                match context.block(move |context| put_in_place(context, handoff)).await {
+                let (turn, before) = (turn.clone(), before.clone());
+                let put = context.block(move |context| match turn.hold() {
+                    Some(_held) => put_in_place(context, handoff, before.as_ref()),
+                    None => Err("another arrival took its turn".to_owned()),
+                });
+                match put.await {
                     Ok(Ok(in_place)) => {
                         context.tell(move |actor| actor.in_place(session, handoff, in_place)).await;
                         return;
@@ -54,9 +66,14 @@ impl Actor {
     }
 
     fn in_place(&mut self, session: SessionId, handoff: HandoffId, in_place: InPlace) {
-        let InPlace { placed, notes } = in_place;
+        let InPlace { placed, notes, over } = in_place;
+        let (key, root) = (placed.key.clone(), placed.root);
         self.place(placed);
         self.custodian.installed(session, handoff);
+        self.context.last_look.forget();
+        for note in &notes {
+            tracing::warn!(session = %session.short(), note, "the session arrived with a note");
+        }
         if let Some(view) = self.moves.get_mut(session) {
             view.notes.extend(notes);
             view.pause_ms = view.frozen.map_or(0, millis);
@@ -69,7 +86,12 @@ impl Actor {
             self.moves.end(session, &ReplyBody::Done(Answer::Moved(report)));
         }
         let context = self.context.clone();
-        tokio::task::spawn_blocking(move || clean_up(&context, session));
+        tokio::task::spawn_blocking(move || {
+            if let (Some(root), Some(plan)) = (root, ArrivalPlan::load(&context, handoff)) {
+                payload::remember_arrival(&context, &key, root, &plan.staging);
+            }
+            over.iter().for_each(|(handoff, keep)| remove(&context, *handoff, *keep));
+        });
     }
 
     /// Arrivals that were given up long ago are of no use to a new attempt any more.
@@ -83,11 +105,11 @@ impl Actor {
             self.custodian.sessions().filter(|(_, s)| !matches!(s, Standing::Elsewhere(_))).map(|(id, _)| id).collect();
         let context = self.context.clone();
         tokio::task::spawn_blocking(move || {
-            for handoff in context.home.staged().unwrap_or_default() {
+            for handoff in ArrivalPlan::all(&context) {
                 let plan = ArrivalPlan::load(&context, handoff);
                 let needed = plan.as_ref().is_some_and(|plan| unplaced.contains(&plan.key.id()));
                 if !under_way.contains(&handoff) && !needed && ArrivalPlan::is_old(&context, handoff) {
-                    remove(&context, handoff, plan.as_ref());
+                    remove(&context, handoff, plan.is_some_and(|plan| plan.carried));
                 }
             }
         });
@@ -104,11 +126,20 @@ impl Actor {
 }
 
 /// The tree, then the conversation. Safe to repeat at any point. Blocks.
-fn put_in_place(context: &Context, handoff: HandoffId) -> Result<InPlace, String> {
-    let plan = ArrivalPlan::load(context, handoff).ok_or("the plan of this arrival is lost")?;
-    let activated = tree::activate(&plan.staging).map_err(|error| error.to_string())?;
+fn put_in_place(context: &Context, handoff: HandoffId, before: Option<&PlacedSession>) -> Result<InPlace, String> {
+    let mut plan = ArrivalPlan::load(context, handoff).ok_or("the plan of this arrival is lost")?;
+    let activated = match tree::activate(&plan.staging) {
+        Err(tree::ActivateError::NoStage(_)) => {
+            // A person may have taken the staging for rubbish; its chunks are still here.
+            crate::receiving::place_again(context, plan, before).map_err(|error| error.to_string())?;
+            plan = ArrivalPlan::load(context, handoff).ok_or("the plan of this arrival is lost")?;
+            tree::activate(&plan.staging)
+        }
+        activated => activated,
+    };
+    let activated = activated.map_err(|error| error.to_string())?;
     let directory: PathBuf = activated.directory.components().collect();
-    let mut notes = plan.notes;
+    let mut notes = plan.notes.clone();
     notes.extend(activated.kept.iter().map(|kept| format!("your version was kept as {}", kept.display())));
     let adapter = context.adapter(plan.key.agent).ok_or("no adapter for this agent")?;
     let arrival = Arrival {
@@ -121,11 +152,17 @@ fn put_in_place(context: &Context, handoff: HandoffId) -> Result<InPlace, String
             notes.push(format!("another conversation under this id was here; it is kept as {}", branch.display()));
         }
         Ok(Installed::New | Installed::Extended | Installed::Unchanged) => {}
-        Err(error) if plan.carry_only => notes.push(carried(&arrival.files, &error.to_string())),
+        Err(error) if plan.carry_only => {
+            notes.push(carried(&arrival.files, &error.to_string()));
+            plan.carried = true;
+            plan.save(context).map_err(|error| error.to_string())?;
+        }
         Err(error) => return Err(error.to_string()),
     }
+    let over = arrivals_of(context, plan.key.id()).into_iter();
+    let over = over.map(|other| (other, other == handoff && plan.carried)).collect();
     let placed = PlacedSession { key: plan.key, title: plan.title, directory: bytes_of(directory), root: plan.root };
-    Ok(InPlace { placed, notes })
+    Ok(InPlace { placed, notes, over })
 }
 
 fn carried(files: &std::path::Path, why: &str) -> String {
@@ -137,24 +174,18 @@ fn bytes_of(path: PathBuf) -> Vec<u8> {
     path.into_os_string().into_vec()
 }
 
-/// Removes what the arrival no longer needs: its staging, its chunks and those of earlier attempts. Blocks.
-fn clean_up(context: &Context, session: SessionId) {
-    for handoff in context.home.staged().unwrap_or_default() {
-        let plan = ArrivalPlan::load(context, handoff).filter(|plan| plan.key.id() == session);
-        if plan.is_some() {
-            remove(context, handoff, plan.as_ref());
-        }
-    }
+/// Arrivals of a session whose staging and chunks are here. Blocks.
+fn arrivals_of(context: &Context, session: SessionId) -> Vec<HandoffId> {
+    let of_it = |handoff: &HandoffId| ArrivalPlan::load(context, *handoff).is_some_and(|p| p.key.id() == session);
+    ArrivalPlan::all(context).into_iter().filter(of_it).collect()
 }
 
-/// Removes one arrival. The files of a session that is only carried stay: its agent takes them later.
-fn remove(context: &Context, handoff: HandoffId, plan: Option<&ArrivalPlan>) {
-    if let Ok(Err(error)) = context.home.stage(handoff).map(cede_store::stage::Stage::discard) {
-        tracing::debug!(%error, "a stage was not removed");
-    }
-    let staging = plan.map_or(Ok(()), |plan| tree::discard(&plan.staging));
-    let kept = plan.is_some_and(|plan| plan.carry_only);
-    let files = if kept { Ok(()) } else { std::fs::remove_dir_all(ArrivalPlan::directory(context, handoff)) };
+/// Removes one arrival: its staging, its chunks, and unless they are to stay the transcript's files. Blocks.
+fn remove(context: &Context, handoff: HandoffId, keep_files: bool) {
+    let plan = ArrivalPlan::load(context, handoff);
+    context.discard_stage(handoff);
+    let staging = plan.as_ref().map_or(Ok(()), |plan| tree::discard(&plan.staging));
+    let files = if keep_files { Ok(()) } else { std::fs::remove_dir_all(ArrivalPlan::directory(context, handoff)) };
     if let Err(error) = staging.and(files) {
         tracing::debug!(%error, "an arrival was not removed");
     }

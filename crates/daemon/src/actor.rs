@@ -23,8 +23,10 @@ use crate::take::Takes;
 pub(crate) enum Input {
     /// A peer said something.
     Peer(DeviceId, Box<PeerMessage>),
-    /// A link stands.
-    LinkUp(cede_carrier::link::Link),
+    /// A peer came in.
+    CameIn(cede_carrier::link::Link),
+    /// A peer was reached at an address.
+    Reached(cede_carrier::link::Link, String),
     /// A link is gone; the number says which one.
     LinkDown(DeviceId, u64),
     /// Hands and people ask.
@@ -89,7 +91,8 @@ impl Actor {
     fn handle(&mut self, input: Input) {
         match input {
             Input::Peer(from, message) => self.handle_peer(from, *message),
-            Input::LinkUp(link) => self.link_up(link),
+            Input::CameIn(link) => self.came_in(link),
+            Input::Reached(link, address) => self.reached(link, address),
             Input::LinkDown(device, number) => self.link_down(device, number),
             Input::Call(call) => call(self),
             Input::Stop => {}

@@ -32,6 +32,16 @@ pub(crate) enum Question {
     Give(TakeQuestion),
 }
 
+impl Approval {
+    /// The question, where a session would leave.
+    pub(crate) fn gives(&self) -> Option<&TakeQuestion> {
+        match &self.question {
+            Question::Give(question) => Some(question),
+            Question::Receive { .. } => None,
+        }
+    }
+}
+
 impl Actor {
     pub(crate) fn ask_to_receive(&mut self, offer: &Verified<Offer>, plan: ArrivalPlan) {
         let (session, handoff) = (plan.key.id(), plan.handoff);

@@ -1,5 +1,6 @@
 //! A session arrives: the question, the place it will have, and the task that fetches each round.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::clock::random;
 use crate::context::Context;
+use crate::hands::{Hands, Turn};
 use crate::offering::{exit_of, failure};
 use crate::receiving::{self, Fetch};
 
@@ -32,6 +34,7 @@ pub(crate) struct Arriving {
     /// Ends the fetching of the present round when the next one begins.
     pub(crate) fetching: Option<tokio::task::AbortHandle>,
     pub(crate) stage: Option<Arc<Stage>>,
+    pub(crate) hands: Hands,
 }
 
 /// Where an arriving session will stand. Durable before the yes leaves, so that a restart goes on with the same place.
@@ -54,6 +57,9 @@ pub(crate) struct ArrivalPlan {
     /// Set when the last round is staged.
     pub(crate) root: Option<cede_wire::id::Hash>,
     pub(crate) notes: Vec<String>,
+    /// The agent did not take the conversation; its files wait here.
+    #[serde(default)]
+    pub(crate) carried: bool,
 }
 
 impl ArrivalPlan {
@@ -79,6 +85,13 @@ impl ArrivalPlan {
         std::fs::rename(&temporary, &file)?;
         std::fs::File::open(&directory)?.sync_all()?;
         directory.parent().map_or(Ok(()), |parent| std::fs::File::open(parent)?.sync_all())
+    }
+
+    /// Every attempt of which something lies here.
+    pub(crate) fn all(context: &Context) -> BTreeSet<HandoffId> {
+        let planned = std::fs::read_dir(context.place("arrivals", "")).into_iter().flatten().flatten();
+        let planned = planned.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        planned.chain(context.home.staged().unwrap_or_default()).collect()
     }
 
     /// Whether an attempt was begun longer ago than its chunks are kept for another one.
@@ -133,7 +146,7 @@ impl Actor {
             Ok(plan) => {
                 self.report(session, Phase::Offered, (0, 0), 0, "");
                 let policy = self.policies.get(&offer.source).copied().unwrap_or(PeerPolicy::Ask);
-                if policy == PeerPolicy::Yes || self.takes.expects(session, offer.source) {
+                if self.takes.use_expected(session, offer.source) || policy == PeerPolicy::Yes {
                     self.approve_arrival(plan);
                 } else {
                     self.ask_to_receive(&offer, plan);
@@ -157,10 +170,11 @@ impl Actor {
         };
         let now = self.context.clock.now();
         if self.custodian.approve(session, handoff, secret.public(), plan.have.clone(), now).is_err() {
+            // The offer went away meanwhile. A plan that cannot be removed now is forgotten with the old ones.
+            let _ = std::fs::remove_dir_all(ArrivalPlan::directory(&self.context, handoff));
             return;
         }
-        let source = plan.source;
-        let arriving = Arriving { source, plan, secret: Some(Arc::new(secret)), fetching: None, stage: None };
+        let arriving = Arriving { secret: Some(Arc::new(secret)), ..Arriving::new(plan) };
         self.arriving.insert(session, arriving);
         self.report(session, Phase::Transferring, (0, 0), 0, "");
     }
@@ -206,8 +220,7 @@ impl Actor {
             let (from, to) = (self.device_name(plan.source), self.name.clone());
             self.moves.begin(session, &plan.title, &from, &to);
         }
-        let arriving = Arriving { source: plan.source, plan, secret: None, fetching: None, stage: None };
-        self.arriving.insert(session, arriving);
+        self.arriving.insert(session, Arriving::new(plan));
         true
     }
 
@@ -217,10 +230,10 @@ impl Actor {
         let base = self.placed.get(&session).cloned();
         let Some(arriving) = self.arriving.get_mut(&session) else { return };
         let Some(secret) = arriving.secret.clone() else { return };
-        arriving.stop();
+        let turn = arriving.stop();
         let stage = arriving.stage.clone();
         let (plan, handoff) = (arriving.plan.clone(), manifest.handoff);
-        let fetch = Fetch::new(self.context.clone(), manifest, plan, secret, stage, base);
+        let fetch = Fetch::new(self.context.clone(), manifest, plan, secret, stage, base, turn);
         let (context, source) = (self.context.clone(), arriving.source);
         let task = tokio::spawn(async move {
             if let Err(error) = receiving::run(fetch).await {
@@ -234,12 +247,19 @@ impl Actor {
 
     /// The attempt is over. Its chunks stay for the next attempt of the same session.
     pub(crate) fn discard(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal) {
-        if let Some(mut arriving) = self.arriving.remove(&session) {
-            arriving.stop();
-            let staging = arriving.plan.staging;
-            self.context.routes.remove(&handoff);
-            tokio::task::spawn_blocking(move || cede_agent::tree::discard(&staging));
+        // After a restart only the disk knows where parts of it may lie.
+        if self.restore_arriving(session, handoff)
+            && let Some(mut arriving) = self.arriving.remove(&session)
+        {
+            let (turn, staging) = (arriving.stop(), arriving.plan.staging);
+            tokio::task::spawn_blocking(move || {
+                let Some(_held) = turn.hold() else { return };
+                if let Err(error) = cede_agent::tree::discard(&staging) {
+                    tracing::warn!(%error, "parts of a session that did not come are left behind");
+                }
+            });
         }
+        self.context.routes.remove(&handoff);
         self.end_arriving(session, refusal, "");
     }
 
@@ -270,10 +290,16 @@ impl Actor {
 }
 
 impl Arriving {
-    pub(crate) fn stop(&mut self) {
+    fn new(plan: ArrivalPlan) -> Self {
+        Self { source: plan.source, plan, secret: None, fetching: None, stage: None, hands: Hands::default() }
+    }
+
+    /// Ends what is under way for it; whoever works next waits with the turn until it has ended.
+    pub(crate) fn stop(&mut self) -> Turn {
         if let Some(task) = self.fetching.take() {
             task.abort();
         }
+        self.hands.next()
     }
 }
 
@@ -314,6 +340,7 @@ fn look(
         configuration_as_code: offer.scope.configuration_as_code.clone(),
         root: None,
         notes: Vec::new(),
+        carried: false,
     })
 }
 

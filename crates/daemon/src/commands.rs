@@ -346,6 +346,25 @@ fn changes(command: &Command) -> bool {
     }
 }
 
+/// The address to type on another machine: a socket that listens everywhere is reached at the address that this machine
+/// would itself use towards the outside.
+pub(crate) fn reachable(context: &Context) -> String {
+    let Ok(address) = context.endpoint.local_addr() else { return "HOST:PORT".to_owned() };
+    if !address.ip().is_unspecified() {
+        return address.to_string();
+    }
+    // Connecting a datagram socket sends nothing; it only asks the routing table. The address is one for documentation.
+    let outward = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.1:9")?;
+        socket.local_addr()
+    });
+    let host = outward.map_or_else(
+        |_| rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        |outward| outward.ip().to_string(),
+    );
+    format!("{host}:{}", address.port())
+}
+
 pub(crate) fn listening(context: &Context) -> String {
     context.endpoint.local_addr().map_or_else(|_| "nowhere".to_owned(), |address| address.to_string())
 }

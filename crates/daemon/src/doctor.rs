@@ -97,7 +97,8 @@ impl Actor {
                     "start it there: cede up, or tell where it is: cede devices address {} HOST:PORT",
                     member.name
                 );
-                check(&member.name, "warn", "not connected", &cure)
+                let found = format!("not connected: {}", self.peers.trouble(member.device()).1);
+                check(&member.name, "warn", found, &cure)
             }
         }));
         let stale = self.custodian.fences_to_lift();

@@ -31,10 +31,18 @@ use crate::sending::{self, Content, SendError};
 
 /// What the actor knows of a move that leaves.
 pub(crate) struct Leaving {
+    number: u64,
     pub(crate) key: SessionKey,
     pub(crate) destination: DeviceId,
     take: Option<u64>,
     events: mpsc::Sender<LeavingEvent>,
+}
+
+impl Leaving {
+    /// Whether this move is the answer to a peer's question.
+    pub(crate) fn answers(&self, question: crate::take::TakeQuestion) -> bool {
+        self.destination == question.from && self.take == Some(question.request)
+    }
 }
 
 /// What happens to a move that leaves.
@@ -58,21 +66,44 @@ impl Actor {
             let why = "another move of this session is under way";
             return Err(failure(exit::FAILED, "the session was not offered", why, "cede status"));
         }
-        let (events, inbox) = mpsc::channel(limits::MOVE_EVENTS);
         let (key, destination) = (order.info.key.clone(), order.destination);
-        self.leaving.insert(session, Leaving { key, destination, take: order.take, events });
+        let movement = self.enlist(session, key, destination, order.take);
+        let number = movement.number;
         let (title, from) = (order.info.title.clone(), self.name.clone());
         self.moves.begin(session, &title, &from, &order.destination_name);
         self.report(session, Phase::Preparing, (0, 0), 0, "");
         let context = self.context.clone();
         tokio::spawn(async move {
-            let result = Move::new(context.clone(), session, inbox).run(order).await;
-            context.tell(move |actor| actor.end_leaving(session, result)).await;
+            let result = movement.run(order).await;
+            context.tell(move |actor| actor.end_leaving(session, number, result)).await;
         });
         Ok(())
     }
 
-    fn end_leaving(&mut self, session: SessionId, result: Result<Box<Answer>, Failure>) {
+    fn enlist(&mut self, session: SessionId, key: SessionKey, destination: DeviceId, take: Option<u64>) -> Move {
+        let (events, inbox) = mpsc::channel(limits::MOVE_EVENTS);
+        self.moves.begun += 1;
+        let number = self.moves.begun;
+        self.leaving.insert(session, Leaving { number, key, destination, take, events });
+        Move::new(self.context.clone(), session, number, inbox)
+    }
+
+    /// Whether this very move is the one that is under way: not one that was withdrawn and begun anew.
+    fn is_leaving(&self, session: SessionId, number: u64) -> bool {
+        self.leaving.get(&session).is_some_and(|leaving| leaving.number == number)
+    }
+
+    /// Withdraws a move before its offer. What its task still does leads to nothing.
+    pub(crate) fn withdraw_leaving(&mut self, session: SessionId) {
+        if let Some(number) = self.leaving.get(&session).map(|leaving| leaving.number) {
+            self.end_leaving(session, number, Err(offering::cancelled()));
+        }
+    }
+
+    fn end_leaving(&mut self, session: SessionId, number: u64, result: Result<Box<Answer>, Failure>) {
+        if !self.is_leaving(session, number) {
+            return;
+        }
         let left = self.leaving.remove(&session);
         if let (Some(left), Err(failed)) = (left, &result) {
             self.answer_take(left.destination, left.take, failed);
@@ -97,7 +128,12 @@ impl Actor {
         if let Some(leaving) = self.leaving.get(&session)
             && leaving.events.try_send(event).is_err()
         {
-            tracing::warn!(session = %session.short(), "a move does not listen to its events");
+            // Each event counts, so the move ends rather than wait for one that was lost.
+            tracing::warn!(session = %session.short(), "a move has more events than it can read");
+            let number = leaving.number;
+            let why =
+                failure(exit::FAILED, "the session stays here", "the destination says too much at once", "cede status");
+            self.end_leaving(session, number, Err(why));
         }
     }
 
@@ -272,15 +308,23 @@ impl Actor {
         });
         let Some(session) = found else { return };
         let (Some(key), Some(placed)) = (self.key_of(session), self.placed.get(&session).cloned()) else { return };
-        let (events, inbox) = mpsc::channel(limits::MOVE_EVENTS);
-        self.leaving.insert(session, Leaving { key: key.clone(), destination: accept.destination, take: None, events });
-        let context = self.context.clone();
+        // A client that still waits for the new owner is told where things stand; the sending goes on without it.
+        if let Some(waiting) = self.leaving.get(&session).map(|leaving| leaving.number) {
+            self.end_leaving(session, waiting, Err(released()));
+        }
+        let mut movement = self.enlist(session, key.clone(), accept.destination, None);
+        let (context, number) = (self.context.clone(), movement.number);
         tokio::spawn(async move {
-            let mut movement = Move::new(context.clone(), session, inbox);
             if let Err(failed) = movement.resend(key, &placed, &accept).await {
                 tracing::warn!(session = %session.short(), why = failed.why, "the pinned copy was not sent");
             }
-            context.tell(move |actor| drop(actor.leaving.remove(&session))).await;
+            context
+                .tell(move |actor| {
+                    if actor.is_leaving(session, number) {
+                        actor.leaving.remove(&session);
+                    }
+                })
+                .await;
         });
     }
 }
@@ -296,6 +340,7 @@ fn raise(context: &Context, key: &SessionKey, owner: String, command: String) ->
 struct Move {
     context: Context,
     session: SessionId,
+    number: u64,
     inbox: mpsc::Receiver<LeavingEvent>,
     early: VecDeque<LeavingEvent>,
     numbers: AtomicU32,
@@ -314,9 +359,9 @@ enum Interruption {
 }
 
 impl Move {
-    fn new(context: Context, session: SessionId, inbox: mpsc::Receiver<LeavingEvent>) -> Self {
+    fn new(context: Context, session: SessionId, number: u64, inbox: mpsc::Receiver<LeavingEvent>) -> Self {
         let numbers = AtomicU32::new(0);
-        Self { context, session, inbox, early: VecDeque::new(), numbers, present_bytes: 0, sent_bytes: 0 }
+        Self { context, session, number, inbox, early: VecDeque::new(), numbers, present_bytes: 0, sent_bytes: 0 }
     }
 
     async fn run(mut self, order: Order) -> Result<Box<Answer>, Failure> {
@@ -330,6 +375,8 @@ impl Move {
             return Ok(Box::new(Answer::Plan(Box::new(plan))));
         }
         if let Some(failed) = needs_a_yes(&plan) {
+            // The person is shown what a yes would mean.
+            self.context.tell(move |actor| actor.moves.tell(session, &ReplyBody::Planned(Box::new(plan)))).await;
             return Err(failed);
         }
         let terms = prepared.terms(&self.context)?;
@@ -350,8 +397,11 @@ impl Move {
             directory: prepared.order.info.directory.clone().into_bytes(),
             root: None,
         };
-        let (session, take) = (self.session, prepared.order.take);
+        let (session, number, take) = (self.session, self.number, prepared.order.take);
         let offered = self.context.ask(move |actor| {
+            if !actor.is_leaving(session, number) {
+                return Err(offering::cancelled());
+            }
             let now = actor.context.clock.now();
             actor.place(placed);
             actor.reach(to);
@@ -382,8 +432,18 @@ impl Move {
     }
 
     async fn accepted(&mut self) -> Result<Box<Verified<Accept>>, Failure> {
+        let mut patience = Box::pin(tokio::time::sleep(limits::REACH));
+        let mut reached = false;
         loop {
-            match self.next().await? {
+            let event = tokio::select! {
+                event = self.next() => event?,
+                () = &mut patience, if !reached => {
+                    reached = true;
+                    self.give_up_if_unreached().await;
+                    continue;
+                }
+            };
+            match event {
                 LeavingEvent::Accepted(accept) => return Ok(accept),
                 LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
                 LeavingEvent::Need { .. }
@@ -397,26 +457,49 @@ impl Move {
         }
     }
 
+    /// A person who waits hears soon that the device cannot be reached. Once it was, an answer may take its time.
+    async fn give_up_if_unreached(&self) {
+        let session = self.session;
+        let give_up = move |actor: &mut Actor| {
+            let Some(to) = actor.leaving.get(&session).map(|leaving| leaving.destination) else { return };
+            if !actor.peers.is_connected(to) {
+                let (refusal, why) = actor.peers.trouble(to);
+                actor.custodian.cancel(session, refusal, &why);
+            }
+        };
+        self.context.tell(give_up).await;
+    }
+
     /// Pre-copy while the session may work, then the frozen rest.
     async fn transfer(&mut self, prepared: Prepared, accept: Box<Verified<Accept>>) -> Result<(), Failure> {
         let Prepared { order, payload, .. } = prepared;
         let mut accept = accept;
         let mut frozen = false;
+        let mut copies = 0;
         let mut payload = self.for_destination(&order, payload, &accept.have).await?;
         loop {
+            let before = self.sent_bytes;
             match self.round(&payload, &accept, frozen).await {
                 Ok(()) if frozen => return self.remember(&order, &payload).await,
                 Ok(()) => {
-                    self.freeze(&order).await?;
-                    frozen = true;
-                    payload = offering::capture(&self.context, order.wanted(&accept.have)).await?;
-                    self.keep_catalog(&payload).await?;
+                    copies += 1;
+                    if copies >= limits::COPIES || self.sent_bytes - before <= limits::LITTLE_BYTES {
+                        self.freeze(&order).await?;
+                        frozen = true;
+                    }
                 }
-                Err(Interruption::Again(again)) => accept = again,
-                Err(Interruption::Changed) => {
-                    payload = offering::capture(&self.context, order.wanted(&accept.have)).await?;
+                Err(Interruption::Again(again)) => {
+                    accept = again;
+                    continue;
                 }
+                Err(Interruption::Changed) => {}
                 Err(Interruption::Over(failed)) => return Err(failed),
+            }
+            // Two payloads are more than fits: the old one goes first.
+            drop(payload);
+            payload = offering::capture(&self.context, order.wanted(&accept.have)).await?;
+            if frozen {
+                self.keep_catalog(&payload).await?;
             }
         }
     }
@@ -426,6 +509,7 @@ impl Move {
         if have.is_empty() {
             return Ok(payload);
         }
+        drop(payload);
         offering::capture(&self.context, order.wanted(have)).await
     }
 
@@ -606,7 +690,8 @@ impl Move {
     fn count(&mut self, payload: &Payload, bitmap: &[u8]) -> Vec<ChunkRef> {
         let chunks = sending::selected(&payload.chunks, bitmap);
         let wanted: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
-        self.present_bytes = payload.payload_bytes.saturating_sub(wanted);
+        // What was sent in this move is there now, but it was not before.
+        self.present_bytes = payload.payload_bytes.saturating_sub(wanted).saturating_sub(self.sent_bytes);
         chunks
     }
 
@@ -714,10 +799,7 @@ impl Move {
                 Ok(Ok(LeavingEvent::Retired)) => return Ok(()),
                 Ok(Ok(_)) => {}
                 Ok(Err(failed)) => return Err(failed),
-                Err(_) => {
-                    let why = "the decision is made and durable; the new owner has not answered yet and is told until it does";
-                    return Err(failure(exit::PENDING, "the session is released", why, "cede status"));
-                }
+                Err(_) => return Err(released()),
             }
         }
     }
@@ -796,6 +878,11 @@ fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Result<
     }
     let command = format!("cede cancel {}", key.id().short());
     raise(context, key, owner, command)
+}
+
+fn released() -> Failure {
+    let why = "the decision is made and durable; the new owner has not answered yet and is told until it does";
+    failure(exit::PENDING, "the session is released", why, "cede status")
 }
 
 fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {

@@ -28,6 +28,8 @@ pub(crate) struct MoveView {
 /// Every move of this run.
 #[derive(Default)]
 pub(crate) struct Moves {
+    /// Moves that began to leave in this life.
+    pub(crate) begun: u64,
     open: BTreeMap<SessionId, MoveView>,
     ended: VecDeque<SessionId>,
 }
@@ -94,18 +96,26 @@ impl Moves {
             }
             _ => view.timeline.push(progress.clone()),
         }
-        let line = ReplyBody::Progress(progress);
-        view.watchers
-            .retain(|watcher| !matches!(watcher.try_send(line.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+        self.tell(session, &ReplyBody::Progress(progress));
+    }
+
+    /// Sends a line to every client of this move. A client that does not read misses lines, never the end.
+    pub(crate) fn tell(&mut self, session: SessionId, line: &ReplyBody) {
+        let Some(view) = self.open.get_mut(&session) else { return };
+        let gone = |sent| matches!(sent, Err(mpsc::error::TrySendError::Closed(_)));
+        view.watchers.retain(|watcher| !gone(watcher.try_send(line.clone())));
     }
 
     /// Sends the last line to every client of this move; the story stays for `status`.
     pub(crate) fn end(&mut self, session: SessionId, last: &ReplyBody) {
         let Some(view) = self.open.get_mut(&session) else { return };
         for watcher in view.watchers.drain(..) {
-            // A client that does not read any more has nothing to be told.
-            let _ = watcher.try_send(last.clone());
+            if let Err(mpsc::error::TrySendError::Full(last)) = watcher.try_send(last.clone()) {
+                // It reads slowly and still hears the end. One that went away has nothing to be told.
+                tokio::spawn(async move { watcher.send(last).await });
+            }
         }
+        self.ended.retain(|ended| *ended != session);
         self.ended.push_back(session);
         if self.ended.len() > limits::ENDED_MOVES
             && let Some(oldest) = self.ended.pop_front()
@@ -141,7 +151,8 @@ impl Actor {
             .custodian
             .leaving(session)
             .map(|source| source.offer().handoff)
-            .or_else(|| self.custodian.arriving(session).map(|destination| destination.attempt().handoff));
+            .or_else(|| self.custodian.arriving(session).map(|destination| destination.attempt().handoff))
+            .or_else(|| self.custodian.asked(session).map(|offer| offer.handoff));
         let handoff = handoff.or_else(|| self.moves.get(session)?.timeline.last()?.handoff);
         let progress = Progress {
             handoff,
@@ -160,6 +171,9 @@ impl Actor {
     /// Who may act for the session at this moment, by name.
     pub(crate) fn in_charge(&self, session: SessionId) -> String {
         use cede_core::custodian::Standing;
+        if let Some(offer) = self.custodian.asked(session) {
+            return self.device_name(offer.source);
+        }
         match self.custodian.standing(session) {
             None | Some(Standing::InCharge | Standing::Leaving(_)) => self.name.clone(),
             Some(Standing::Elsewhere(owner) | Standing::SeizedBy(owner)) => self.device_name(owner),

@@ -44,8 +44,8 @@ impl Actor {
         match self.arm() {
             Ok(words) => {
                 let words = words.show().to_string();
-                let listening = crate::commands::listening(&self.context);
-                let command = format!("cede pair {words} --at {listening}");
+                let reachable = crate::commands::reachable(&self.context);
+                let command = format!("cede pair {words} --at {reachable}");
                 let left = self.pairing.host.poll_timeout().unwrap_or_default();
                 let expires_in_s = left.saturating_sub(self.pair_now().monotonic).as_secs();
                 replies.say(ReplyBody::Pairing(PairingEvent::Words { words, command, expires_in_s }));

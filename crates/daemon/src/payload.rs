@@ -1,12 +1,14 @@
 //! Everything of a session, captured: the catalog, where its chunks can be read, and what people are shown.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 
+use bytes::Bytes;
 use cede_agent::adapter::{AgentError, Transcript};
 use cede_agent::chunk::{
     Chunker, FileContent, FileStat, ReadError, SourceFiles, StatCache, Want, chunk_bytes, open_regular,
 };
-use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture, inspect};
+use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture, inspect, remember_staged};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::Head;
 use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
@@ -31,10 +33,10 @@ pub(crate) struct Wanted {
 pub(crate) struct Payload {
     pub(crate) head: Head,
     pub(crate) root: Hash,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Bytes,
     pub(crate) catalog: Vec<ChunkRef>,
     pub(crate) chunks: Vec<ChunkRef>,
-    pub(crate) sources: SourceFiles,
+    pub(crate) sources: Arc<SourceFiles>,
     pub(crate) payload_bytes: u64,
     pub(crate) entries: u64,
     pub(crate) inventory: Vec<InventoryItem>,
@@ -79,6 +81,9 @@ impl PayloadError {
 pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, PayloadError> {
     let adapter = context.adapter(wanted.key.agent).ok_or(PayloadError::NoAdapter)?;
     let id = wanted.key.id();
+    // A capture that was withdrawn may still run; two of one session would write over each other's files.
+    let capturing = context.capturing(id);
+    let _held = capturing.lock().unwrap_or_else(PoisonError::into_inner);
     let scratch = context.place("scratch", &id.to_string());
     make(&scratch)?;
     let (mut cache, cache_file) = load_cache(context, &format!("{id}.tree"));
@@ -94,8 +99,8 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
     };
     let captured = capture(&tree, &options, &mut cache)?;
     let (conversation, sources) = transcript_entries(&transcript, &mut spoken)?;
-    save_cache(&cache_file, &cache);
-    save_cache(&spoken_file, &spoken);
+    save_cache(&cache_file, cache);
+    save_cache(&spoken_file, spoken);
     let mut entries = captured.entries;
     entries.extend(conversation);
     entries.sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
@@ -103,17 +108,19 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
         return Err(PayloadError::TooLarge(cede_wire::limits::CATALOG_ENTRIES));
     }
     let catalog = Catalog { key: wanted.key.clone(), head: transcript.head, entries };
-    let bytes = catalog.to_bytes();
     let chunks = catalog.distinct_chunks();
+    let entries = catalog.entries.len() as u64;
+    let bytes = catalog.to_bytes();
+    drop(catalog);
     Ok(Payload {
         head: transcript.head,
         root: Hash::of(&bytes),
         catalog: chunk_bytes(&bytes),
         payload_bytes: chunks.iter().map(|chunk| u64::from(chunk.length)).sum(),
-        entries: catalog.entries.len() as u64,
-        bytes,
+        entries,
+        bytes: bytes.into(),
         chunks,
-        sources: captured.sources.merge(sources),
+        sources: Arc::new(captured.sources.merge(sources)),
         inventory: inventory(transcript.inventory, captured.inventory),
         executables: captured.executables,
         dotfiles: captured.dotfiles,
@@ -136,11 +143,22 @@ pub(crate) fn load_cache(context: &Context, name: &str) -> (StatCache, PathBuf) 
 }
 
 /// The cache only saves time: one that cannot be written is read again next time.
-fn save_cache(file: &Path, cache: &StatCache) {
+fn save_cache(file: &Path, cache: StatCache) {
     let Some(bytes) = cache.to_bytes() else { return };
+    drop(cache);
     let written = file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(file, bytes));
     if let Err(error) = written {
         tracing::debug!(%error, "the stat cache was not kept");
+    }
+}
+
+/// Notes the hashes of a tree that was written here, so that it need not be read when it leaves again. Blocks.
+pub(crate) fn remember_arrival(context: &Context, key: &SessionKey, root: Hash, staging: &Path) {
+    let catalog = context.objects.get(&root).ok().flatten().and_then(|bytes| Catalog::from_bytes(&bytes).ok());
+    let Some(catalog) = catalog else { return };
+    let (mut cache, file) = load_cache(context, &format!("{}.tree", key.id()));
+    if remember_staged(staging, &catalog.entries, &mut cache, unix_ms()) {
+        save_cache(&file, cache);
     }
 }
 

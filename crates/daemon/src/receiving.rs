@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use crate::arriving::{ArrivalPlan, staging_beside};
 use crate::base::{self, Chunks, Visit};
 use crate::context::{Context, Stopping};
+use crate::hands::Turn;
 use crate::limits;
 
 /// A data stream whose header was read.
@@ -89,6 +90,7 @@ pub(crate) struct Fetch {
     secret: Arc<ExchangeSecret>,
     stage: Option<Arc<Stage>>,
     placed: Option<PlacedSession>,
+    turn: Turn,
 }
 
 impl Fetch {
@@ -99,8 +101,9 @@ impl Fetch {
         secret: Arc<ExchangeSecret>,
         stage: Option<Arc<Stage>>,
         placed: Option<PlacedSession>,
+        turn: Turn,
     ) -> Self {
-        Self { context, manifest, plan, secret, stage, placed }
+        Self { context, manifest, plan, secret, stage, placed, turn }
     }
 }
 
@@ -132,11 +135,12 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     let catalog = Arc::new(catalog);
     let wanted = catalog.distinct_chunks();
     receiver.receive(&chunks, &wanted, NeedOf::Payload).await?;
+    let visit = visit.map(Arc::new);
     if !manifest.last {
+        stage_early(&fetch, &catalog, &chunks, visit).await?;
         context.tell(move |actor| actor.custodian.round_complete(session, handoff, round)).await;
         return Ok(());
     }
-    let visit = visit.map(Arc::new);
     let mut staged = place(&fetch, &catalog, &chunks, visit.clone()).await;
     if matches!(staged, Err(Placing::Chunk)) {
         // A file of the last visit is no longer what it was: everything that is not stored is asked for again.
@@ -148,7 +152,7 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     let payload = StagedPayload { head: manifest.head, root: manifest.root };
     context
         .tell(move |actor| {
-            if let Some(arriving) = actor.arriving.get_mut(&session) {
+            if let Some(arriving) = actor.arriving.get_mut(&session).filter(|a| a.plan.handoff == handoff) {
                 arriving.plan = plan;
             }
             actor.report(session, Phase::Staged, (0, 0), round, "");
@@ -185,7 +189,7 @@ async fn open_stage(fetch: &Fetch) -> Result<Arc<Stage>, FetchError> {
     if let Some(stage) = kept {
         return Ok(stage);
     }
-    let stage = Arc::new(fetch.context.block(move |context| context.home.stage(handoff)).await??);
+    let stage = fetch.context.block(move |context| context.stage(handoff)).await??;
     let keep = stage.clone();
     fetch
         .context
@@ -204,12 +208,13 @@ async fn older_stages(
     session: cede_wire::id::SessionId,
     handoff: cede_wire::id::HandoffId,
 ) -> Result<Vec<Arc<Stage>>, FetchError> {
-    let opened = context.block(move |context| {
-        let others = context.home.staged().unwrap_or_default().into_iter().filter(|other| *other != handoff);
-        let same = others.filter(|other| ArrivalPlan::load(context, *other).is_some_and(|p| p.key.id() == session));
-        same.filter_map(|other| context.home.stage(other).ok().map(Arc::new)).collect()
-    });
-    Ok(opened.await?)
+    Ok(context.block(move |context| older(context, session, handoff)).await?)
+}
+
+fn older(context: &Context, session: cede_wire::id::SessionId, handoff: cede_wire::id::HandoffId) -> Vec<Arc<Stage>> {
+    let others = context.home.staged().unwrap_or_default().into_iter().filter(|other| *other != handoff);
+    let same = others.filter(|other| ArrivalPlan::load(context, *other).is_some_and(|p| p.key.id() == session));
+    same.filter_map(|other| context.stage(other).ok()).collect()
 }
 
 struct Receiver {
@@ -231,8 +236,17 @@ impl Receiver {
         let stage = chunks.stage.clone();
         let mut streams = tokio::task::JoinSet::new();
         let mut show = tokio::time::interval(limits::PROGRESS_PAUSE);
+        let (mut before, mut since) = (0, tokio::time::Instant::now());
         while !wanted.is_done() {
+            let here = wanted.bytes.load(Ordering::Relaxed);
+            if here > before {
+                (before, since) = (here, tokio::time::Instant::now());
+            }
             tokio::select! {
+                () = tokio::time::sleep_until(since + limits::STALL) => {
+                    since = tokio::time::Instant::now();
+                    self.accept_again().await;
+                }
                 routed = self.streams.recv() => {
                     let Some(routed) = routed else { return Err(FetchError::Stopping) };
                     // A stream of a round that was given up has other keys: it is dropped, its sender told to stop.
@@ -264,6 +278,19 @@ impl Receiver {
                 actor.send(source, need);
             })
             .await;
+    }
+
+    /// Nothing comes though something is missing: the yes is said again, with a fresh key. It ends this round. A source
+    /// that is only slow announces the round again, and what is here is not sent twice.
+    async fn accept_again(&self) {
+        let (session, source) = (self.manifest.session, self.manifest.source);
+        tracing::debug!(session = %session.short(), peer = %source.short(), "nothing comes; accepting again");
+        let again = move |actor: &mut crate::actor::Actor| {
+            if actor.connected(source) {
+                actor.reaccept(session);
+            }
+        };
+        self.context.tell(again).await;
     }
 
     async fn show(&self, of: NeedOf, bytes: u64, total: u64) {
@@ -467,6 +494,40 @@ impl Placing {
     }
 }
 
+/// Writes what is here already beside its place while the session still works at the source: the last round then
+/// writes only what changed. What goes wrong with a tree in motion is judged in that round, but for want of room.
+async fn stage_early(
+    fetch: &Fetch,
+    catalog: &Arc<Catalog>,
+    chunks: &Chunks,
+    visit: Option<Arc<Visit>>,
+) -> Result<(), FetchError> {
+    let (catalog, chunks, plan) = (catalog.clone(), chunks.clone(), fetch.plan.clone());
+    let turn = fetch.turn.clone();
+    let staged = fetch.context.block(move |context| {
+        let Some(_held) = turn.hold() else { return Err(Placing::Failed(FetchError::Stopping)) };
+        let plan = stage_somewhere(context, &catalog, &chunks, plan, visit.as_deref())?;
+        plan.save(context).map_err(|error| Placing::Failed(FetchError::World(error.to_string())))?;
+        Ok(plan)
+    });
+    let (session, handoff) = (fetch.manifest.session, fetch.manifest.handoff);
+    match staged.await? {
+        Ok(plan) => {
+            let replan = move |actor: &mut crate::actor::Actor| {
+                if let Some(arriving) = actor.arriving.get_mut(&session).filter(|a| a.plan.handoff == handoff) {
+                    arriving.plan = plan;
+                }
+            };
+            Ok(fetch.context.ask(replan).await?)
+        }
+        Err(Placing::Failed(error @ (FetchError::NoSpace(_) | FetchError::Stopping))) => Err(error),
+        Err(other) => {
+            tracing::debug!(error = %other.into_error(), "nothing was staged before the last round");
+            Ok(())
+        }
+    }
+}
+
 /// Writes the whole payload beside its place, durable. Nothing of the present tree is touched.
 async fn place(
     fetch: &Fetch,
@@ -475,7 +536,11 @@ async fn place(
     visit: Option<Arc<Visit>>,
 ) -> Result<ArrivalPlan, Placing> {
     let (catalog, chunks, plan) = (catalog.clone(), chunks.clone(), fetch.plan.clone());
-    let placed = fetch.context.block(move |context| place_blocking(context, &catalog, &chunks, plan, visit.as_deref()));
+    let turn = fetch.turn.clone();
+    let placed = fetch.context.block(move |context| {
+        let Some(_held) = turn.hold() else { return Err(Placing::Failed(FetchError::Stopping)) };
+        place_blocking(context, &catalog, &chunks, plan, visit.as_deref())
+    });
     placed.await.map_err(|stopping| Placing::Failed(stopping.into()))?
 }
 
@@ -483,19 +548,11 @@ fn place_blocking(
     context: &Context,
     catalog: &Catalog,
     chunks: &Chunks,
-    mut plan: ArrivalPlan,
+    plan: ArrivalPlan,
     visit: Option<&Visit>,
 ) -> Result<ArrivalPlan, Placing> {
     let world = |error: std::io::Error| Placing::Failed(FetchError::World(error.to_string()));
-    let baseline = visit.filter(|visit| visit.root == plan.target).map(|visit| &visit.baseline);
-    match stage_tree(context, catalog, chunks, &plan, baseline) {
-        Ok(()) => {}
-        Err(cede_agent::tree::StageError::TargetDiffers { differences, .. }) => {
-            stand_elsewhere(&mut plan, &differences);
-            stage_tree(context, catalog, chunks, &plan, None).map_err(staging_failed)?;
-        }
-        Err(error) => return Err(staging_failed(error)),
-    }
+    let mut plan = stage_somewhere(context, catalog, chunks, plan, visit)?;
     let files = ArrivalPlan::files(context, plan.handoff);
     write_transcript(catalog, chunks, &files).map_err(world)?;
     let bytes = catalog.to_bytes();
@@ -505,6 +562,45 @@ fn place_blocking(
     plan.save(context).map_err(world)?;
     sync_file_system(&files).map_err(world)?;
     Ok(plan)
+}
+
+/// Stages the tree for its target, or for a new place if the target is not what it was.
+fn stage_somewhere(
+    context: &Context,
+    catalog: &Catalog,
+    chunks: &Chunks,
+    mut plan: ArrivalPlan,
+    visit: Option<&Visit>,
+) -> Result<ArrivalPlan, Placing> {
+    let baseline = visit.filter(|visit| visit.root == plan.target).map(|visit| &visit.baseline);
+    match stage_tree(context, catalog, chunks, &plan, baseline) {
+        Ok(()) => {}
+        Err(cede_agent::tree::StageError::TargetDiffers { differences, .. }) => {
+            // What was begun there leads to nothing; a rest of it is no harm.
+            let _ = cede_agent::tree::discard(&plan.staging);
+            stand_elsewhere(&mut plan, &differences);
+            stage_tree(context, catalog, chunks, &plan, None).map_err(staging_failed)?;
+        }
+        Err(error) => return Err(staging_failed(error)),
+    }
+    Ok(plan)
+}
+
+/// Stages a payload once more from its chunks: what lay beside the place is gone, and this device is the owner. Blocks.
+pub(crate) fn place_again(
+    context: &Context,
+    plan: ArrivalPlan,
+    placed: Option<&PlacedSession>,
+) -> Result<(), FetchError> {
+    let (session, handoff) = (plan.key.id(), plan.handoff);
+    let lost = || FetchError::World("the catalog of this arrival is lost".to_owned());
+    let bytes = context.objects.get(&plan.root.ok_or_else(lost)?).ok().flatten().ok_or_else(lost)?;
+    let catalog = Catalog::from_bytes(&bytes).map_err(|error| FetchError::Undecodable(error.to_string()))?;
+    let mut visit = placed.and_then(|placed| base::last_visit(context, placed));
+    let files = visit.as_mut().map(|visit| std::mem::take(&mut visit.files)).unwrap_or_default();
+    let (stage, older) = (context.stage(handoff)?, older(context, session, handoff));
+    let chunks = Chunks { stage, older, files: Arc::new(files) };
+    place_blocking(context, &catalog, &chunks, plan, visit.as_ref()).map(drop).map_err(Placing::into_error)
 }
 
 /// The place of the last visit was changed by a person: nothing there is touched.

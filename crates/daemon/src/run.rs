@@ -154,10 +154,10 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     ];
     let ended = actor.run(inbox).await;
     around.iter().for_each(tokio::task::JoinHandle::abort);
-    // The next daemon makes it anew; a client sees at once that nobody listens.
-    let _ = std::fs::remove_file(&options.socket);
     context.endpoint.close().await;
     context.listings.close();
+    // Last: who waits for the end of this daemon waits for its socket to go.
+    let _ = std::fs::remove_file(&options.socket);
     tracing::info!("stopped");
     Ok(ended?)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use bytes::Bytes;
 use cede_agent::chunk::SourceFiles;
 use cede_carrier::link::Link;
 use cede_seal::chunk::ChunkFrame;
@@ -17,9 +18,9 @@ use crate::limits;
 /// Where the bytes of a round are read.
 pub(crate) enum Content {
     /// The catalog, in memory.
-    Catalog { bytes: Vec<u8>, chunks: Vec<ChunkRef> },
+    Catalog { bytes: Bytes, chunks: Vec<ChunkRef> },
     /// Files.
-    Files(SourceFiles),
+    Files(Arc<SourceFiles>),
 }
 
 impl Content {

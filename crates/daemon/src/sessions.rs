@@ -27,6 +27,11 @@ pub(crate) struct Found {
 pub(crate) struct LastLook(Mutex<Option<(Instant, Found)>>);
 
 impl LastLook {
+    /// The stores changed: the next one looks again.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+    }
+
     fn fresh(&self) -> Option<Found> {
         let last = self.0.lock().ok()?;
         last.as_ref().filter(|(at, _)| at.elapsed() < limits::DISCOVERY_AGE).map(|(_, found)| found.clone())

@@ -24,6 +24,8 @@ impl Actor {
             "cede pair".to_owned()
         } else if let Some(away) = sessions.iter().find(|session| !session.here) {
             format!("cede take {}", away.id.short())
+        } else if sessions.is_empty() {
+            "cede adopt <directory>, or start a coding agent".to_owned()
         } else {
             format!("cede to {}", peers.first().map_or("<device>", |peer| peer.name.as_str()))
         };

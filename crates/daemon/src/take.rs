@@ -44,6 +44,10 @@ impl Takes {
         expected
     }
 
+    pub(crate) fn waits_for(&self, device: DeviceId) -> bool {
+        self.asked.values().any(|asked| asked.owner == device)
+    }
+
     /// The questions to this device that have no answer yet.
     fn open_to(&self, device: DeviceId) -> Vec<PeerMessage> {
         let open = self.asked.iter().filter(|(_, asked)| asked.owner == device);
@@ -121,8 +125,9 @@ impl Actor {
 
     fn take_unanswered(&mut self, request: u64, owner: DeviceId) {
         if self.takes.asked.contains_key(&request) && !self.peers.is_connected(owner) {
-            let why = "the owner cannot be reached; the session stays with it".to_owned();
-            self.takes.answer(owner, request, Err((Refusal::TimedOut, why)));
+            let (refusal, trouble) = self.peers.trouble(owner);
+            let why = format!("the owner cannot be reached ({trouble}); the session stays with it");
+            self.takes.answer(owner, request, Err((refusal, why)));
             self.end_refused_takes();
         }
     }

@@ -34,7 +34,9 @@ impl AgentKind {
 }
 
 /// The id that the agent itself gave the session.
+/// It becomes part of file names, so what does not parse does not decode either.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct NativeId(String);
 
 impl NativeId {
@@ -48,6 +50,20 @@ impl NativeId {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for NativeId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("a native id is 1 to 128 of A-Z a-z 0-9 _ -")
+    }
+}
+
+impl From<NativeId> for String {
+    fn from(native: NativeId) -> Self {
+        native.0
     }
 }
 
@@ -138,4 +154,20 @@ pub struct Requirement {
     pub version: String,
     /// The model provider that the session names, where it names one.
     pub provider: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canonical::{decode, encode};
+
+    /// Shows: T-4
+    #[test]
+    fn native_id_that_is_a_path_does_not_decode() {
+        for bad in ["../../x", "a/b", "", "-rf", "a b", "a\0b", &"x".repeat(129)] {
+            assert!(decode::<NativeId>(&encode(&bad.to_owned())).is_err(), "{bad:?}");
+        }
+        let good = NativeId::parse("ses_dd80-e25A").unwrap();
+        assert_eq!(decode::<NativeId>(&encode(&good)), Ok(good));
+    }
 }
