@@ -17,8 +17,8 @@ use cede_wire::path::escape;
 use fastcdc::v2020::{Normalization, cut, select_masks};
 use sha1::{Digest, Sha1};
 
-pub(crate) use cache::{HalfDigest, PackMade, digest, milliseconds, stat_digest};
 pub use cache::{Fresh, Known, StatCache};
+pub(crate) use cache::{HalfDigest, PackMade, digest, milliseconds, stat_digest};
 pub use source::{ReadChunkError, SourceFiles};
 
 use crate::limits::{READ_ATTEMPTS, READ_BUFFER_BYTES};

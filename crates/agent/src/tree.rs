@@ -25,8 +25,8 @@ pub use activate::{ActivateError, Activated, activate, discard};
 pub use baseline::{Baseline, CompareError, verify_equal};
 pub use capture::{Capture, CaptureError, CaptureOptions, capture};
 pub(crate) use globs::prefixes;
-pub use inventory::Names;
 pub use inspect::{GitTree, Tree, TreeRefusal, inspect};
+pub use inventory::Names;
 pub use stage::{StageError, StageRequest, Staged, free_target, remember_staged, stage};
 
 #[cfg(test)]

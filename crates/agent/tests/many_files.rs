@@ -1,5 +1,7 @@
 //! A large tree is captured in bounded memory. A process of its own, so that the figure is its own.
 
+#![expect(clippy::unwrap_used, reason = "a test: what fails is shown")]
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -28,10 +30,11 @@ fn large_tree_is_captured_in_bounded_memory() {
     let root = directory.path().join("tree");
     populate(&root, count);
     let (mut cache, scratch) = (StatCache::default(), directory.path().join("scratch"));
-    let options =
-        CaptureOptions { include_ignored: &[], exclude: &[], untracked: true, have: &[], scratch: &scratch };
+    let options = CaptureOptions { include_ignored: &[], exclude: &[], untracked: true, have: &[], scratch: &scratch };
     let before = peak_bytes();
-    let timed = |what: &str, from: Instant| println!("{what}: {} ms, peak {} KiB", from.elapsed().as_millis(), peak_bytes() >> 10);
+    let timed = |what: &str, from: Instant| {
+        println!("{what}: {} ms, peak {} KiB", from.elapsed().as_millis(), peak_bytes() >> 10)
+    };
 
     let from = Instant::now();
     let tree = inspect(&root).unwrap();

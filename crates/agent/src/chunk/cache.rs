@@ -193,7 +193,12 @@ impl Files {
     }
 
     /// Adds content, and gives the row for it.
-    fn append(&mut self, path: HalfDigest, stat: HalfDigest, (chunks, blob): (Option<&[ChunkRef]>, Option<&Oid>)) -> Row {
+    fn append(
+        &mut self,
+        path: HalfDigest,
+        stat: HalfDigest,
+        (chunks, blob): (Option<&[ChunkRef]>, Option<&Oid>),
+    ) -> Row {
         let (first, blobs) = (self.chunks.len() as u32, self.blobs.len() as u32);
         self.chunks.extend_from_slice(chunks.unwrap_or_default());
         let sha1: Option<[u8; 20]> = blob.and_then(|oid| oid.as_bytes().try_into().ok());

@@ -72,11 +72,8 @@ impl SourceFiles {
         let (above, before) = (self.directories.len() as u32, self.names.len() as u32);
         self.directories.extend(other.directories);
         self.names.extend(other.names);
-        let moved = |name: Name| Name {
-            directory: name.directory + above,
-            start: name.start + before,
-            end: name.end + before,
-        };
+        let moved =
+            |name: Name| Name { directory: name.directory + above, start: name.start + before, end: name.end + before };
         self.files.extend(other.files.into_iter().map(moved));
         self.spots.extend(other.spots.into_iter().map(|spot| Spot { file: spot.file + shift, ..spot }));
         self.sort();

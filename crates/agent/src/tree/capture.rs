@@ -14,7 +14,6 @@ use cede_wire::handoff::InventoryItem;
 use cede_wire::id::Hash;
 use cede_wire::path::RelPath;
 
-use crate::materialize::beneath::{open_file, open_root, parent_of};
 use super::globs::Globs;
 use super::inventory::{self, GitFacts, Names};
 use super::pack::{self, Packed, Purpose};
@@ -22,8 +21,11 @@ use super::repository::Repository;
 use super::state::{INDEX, INTENT_TO_ADD, ObjectFormat, PACK, STATE, index_to_bytes};
 use super::survey::{Class, Found, Selection, Survey, SurveyError, Tally, survey};
 use super::{Baseline, Tree, TreeRefusal, inspect};
-use crate::chunk::{Chunker, FileContent, FileStat, Fresh, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes};
+use crate::chunk::{
+    Chunker, FileContent, FileStat, Fresh, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes,
+};
 use crate::limits::{GIT_STATE_BYTES, HASH_BATCH, TREE_THREADS};
+use crate::materialize::beneath::{open_file, open_root, parent_of};
 
 /// What to take along.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +73,9 @@ pub enum CaptureError {
     #[error(transparent)]
     Refused(#[from] TreeRefusal),
     /// An exclusion that names a tracked file.
-    #[error("{path} is tracked and cannot be left out (pattern {pattern}); remove the pattern, or run: git rm --cached")]
+    #[error(
+        "{path} is tracked and cannot be left out (pattern {pattern}); remove the pattern, or run: git rm --cached"
+    )]
     ExcludesTracked {
         /// The file, escaped.
         path: String,
@@ -142,7 +146,10 @@ pub(crate) fn capture_with(
         let purpose = if also.is_some() { Purpose::Comparison } else { Purpose::Transfer };
         let packing = repository.map(|repository| scope.spawn(move || pack::packs(repository, options, made, purpose)));
         let entries = tree_entries(tree, repository, &mut survey, cache);
-        (entries, packing.map(|packing| packing.join().unwrap_or_else(|_| Err(CaptureError::TooLarge("packs".to_owned())))))
+        (
+            entries,
+            packing.map(|packing| packing.join().unwrap_or_else(|_| Err(CaptureError::TooLarge("packs".to_owned())))),
+        )
     });
     let mut parts = Parts { entries: entries?, files: Vec::new(), git: GitFacts::default() };
     let tree_entries = parts.entries.len();

@@ -7,13 +7,13 @@ use cede_wire::catalog::Oid;
 use cede_wire::handoff::RepositoryIdentity;
 use cede_wire::path::escape;
 
-use crate::materialize::beneath::{open_file, open_root};
 use super::git::Git;
 use super::globs::Globs;
 use super::repository::{Repository, refusal};
 use super::survey::{Selection, SurveyError, survey};
 use crate::chunk::shown;
 use crate::limits::{ATTRIBUTES_BYTES, HAVE_COMMITS};
+use crate::materialize::beneath::{open_file, open_root};
 
 /// A directory that can be captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,9 @@ pub enum TreeRefusal {
         reason: String,
     },
     /// `/` or the home directory itself.
-    #[error("{0} is the root or a home directory, which is never moved as a whole; start the session in a project directory")]
+    #[error(
+        "{0} is the root or a home directory, which is never moved as a whole; start the session in a project directory"
+    )]
     TooBroad(String),
     /// No git program, or one too old.
     #[error("git is needed to move this repository: {0}; install git 2.30 or newer")]
@@ -57,7 +59,9 @@ pub enum TreeRefusal {
     #[error("{0} is a git directory without a work tree; use a clone with a work tree")]
     Bare(String),
     /// A linked worktree, or `.git` is a link.
-    #[error("{0} is a linked worktree; move the session from the main worktree, or clone the branch into a directory of its own")]
+    #[error(
+        "{0} is a linked worktree; move the session from the main worktree, or clone the branch into a directory of its own"
+    )]
     LinkedWorktree(String),
     /// `core.worktree` is set.
     #[error("the repository keeps its work tree elsewhere (core.worktree); unset it or use a plain clone")]
@@ -66,19 +70,27 @@ pub enum TreeRefusal {
     #[error("the repository is a shallow clone, its history would not arrive; run: git fetch --unshallow")]
     Shallow,
     /// Objects are fetched on demand.
-    #[error("the repository is a partial clone, objects are missing; run: git fetch --refetch --no-filter, then remove the promisor settings")]
+    #[error(
+        "the repository is a partial clone, objects are missing; run: git fetch --refetch --no-filter, then remove the promisor settings"
+    )]
     PartialClone,
     /// Only part of the tree is checked out.
     #[error("the repository uses sparse checkout, files would be missing; run: git sparse-checkout disable")]
     Sparse,
     /// Submodules.
-    #[error("the repository has a submodule, which does not travel yet: {0}; move it as a session of its own, or run: git submodule deinit and git rm --cached")]
+    #[error(
+        "the repository has a submodule, which does not travel yet: {0}; move it as a session of its own, or run: git submodule deinit and git rm --cached"
+    )]
     Submodule(String),
     /// Files that Git LFS keeps elsewhere.
-    #[error("the repository uses Git LFS, its files would not arrive: {0}; run: git lfs uninstall --local, and migrate with: git lfs migrate export")]
+    #[error(
+        "the repository uses Git LFS, its files would not arrive: {0}; run: git lfs uninstall --local, and migrate with: git lfs migrate export"
+    )]
     Lfs(String),
     /// Files that are encrypted in the repository and plain in the work tree.
-    #[error("the repository uses git-crypt, plain secrets would travel: {0}; run: git-crypt lock, and move without the filter")]
+    #[error(
+        "the repository uses git-crypt, plain secrets would travel: {0}; run: git-crypt lock, and move without the filter"
+    )]
     Encrypted(String),
     /// A repository inside the repository.
     #[error("a repository lies inside the directory: {0}; move it out, ignore it, or move it as a session of its own")]
@@ -267,7 +279,8 @@ fn check_settings(repository: &Repository) -> Result<(), TreeRefusal> {
     if repository.is_on("core.sparsecheckout") == Some(true) {
         return Err(TreeRefusal::Sparse);
     }
-    let promised = |key: &str| key == "extensions.partialclone" || (key.starts_with("remote.") && key.ends_with(".promisor"));
+    let promised =
+        |key: &str| key == "extensions.partialclone" || (key.starts_with("remote.") && key.ends_with(".promisor"));
     if repository.settings.iter().any(|(key, _)| promised(key)) {
         return Err(TreeRefusal::PartialClone);
     }

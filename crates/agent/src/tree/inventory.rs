@@ -173,7 +173,12 @@ fn staying_of_git(root: &Path, repository: &Repository) -> Vec<InventoryItem> {
     let filters = repository.settings.iter().filter(|(key, _)| is_filter(key)).count() as u64;
     let never = Disposition::NeverTravels;
     vec![
-        line("other references", Disposition::Stays, count(repository.other_references.len() as u64), &others.join(", ")),
+        line(
+            "other references",
+            Disposition::Stays,
+            count(repository.other_references.len() as u64),
+            &others.join(", "),
+        ),
         line("reflogs", Disposition::Stays, count(u64::from(git.join("logs").exists())), "but for stashes"),
         line("other worktrees", Disposition::Stays, count(worktrees), ""),
         line("repository configuration", never, count(1), "but for remotes, upstreams, line endings"),
@@ -212,11 +217,5 @@ fn names_in(directory: &Path) -> Vec<String> {
 }
 
 fn line(what: &str, disposition: Disposition, tally: Tally, note: &str) -> InventoryItem {
-    InventoryItem {
-        what: what.to_owned(),
-        disposition,
-        count: tally.count,
-        bytes: tally.bytes,
-        note: note.to_owned(),
-    }
+    InventoryItem { what: what.to_owned(), disposition, count: tally.count, bytes: tally.bytes, note: note.to_owned() }
 }

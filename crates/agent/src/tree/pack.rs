@@ -11,10 +11,10 @@ use std::path::Path;
 use cede_wire::catalog::Oid;
 use cede_wire::id::Hash;
 
-use super::{CaptureError, CaptureOptions};
 use super::git::{Git, GitError, failed};
 use super::repository::{Repository, lines, oid};
 use super::state::{HeadState, INTENT_TO_ADD, ObjectFormat};
+use super::{CaptureError, CaptureOptions};
 use crate::chunk::{PackMade, ReadError, chunk_file, shown};
 use crate::limits::{HAVE_COMMITS, PACKS};
 
@@ -64,7 +64,8 @@ fn staged(repository: &Repository) -> Result<(Vec<Oid>, u64), CaptureError> {
         ObjectFormat::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
     };
     let base = repository.head_oid.as_ref().map_or_else(|| empty_tree.to_owned(), Oid::to_string);
-    let arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff", &base, "--"];
+    let arguments =
+        ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff", &base, "--"];
     let answer = repository.git.run(&arguments)?;
     let (mut oids, mut count) = (Vec::new(), 0);
     for meta in answer.split(|b| *b == 0).filter(|part| part.starts_with(b":")) {
@@ -100,7 +101,13 @@ fn still_there(pack: &PackMade, scratch: &Path, have: &[Oid]) -> bool {
     pack.have == have && metadata.is_ok_and(|metadata| crate::chunk::FileStat::of(&metadata) == pack.stat)
 }
 
-fn make(git: &Git, tips: Vec<Oid>, have: &[Oid], covered: &BTreeSet<Oid>, scratch: &Path) -> Result<PackMade, CaptureError> {
+fn make(
+    git: &Git,
+    tips: Vec<Oid>,
+    have: &[Oid],
+    covered: &BTreeSet<Oid>,
+    scratch: &Path,
+) -> Result<PackMade, CaptureError> {
     let absent: Vec<&Oid> = have.iter().take(HAVE_COMMITS).chain(covered).collect();
     let absent = present(git, &absent)?;
     let mut input = String::new();
@@ -132,7 +139,8 @@ fn write(git: &Git, input: &str, thin: bool, path: &Path) -> Result<(), CaptureE
         .setting("pack.allowPackReuse=false")
         .setting("pack.packSizeLimit=0")
         .setting("pack.useSparse=false");
-    let mut arguments = vec!["pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset", "--no-use-bitmap-index"];
+    let mut arguments =
+        vec!["pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset", "--no-use-bitmap-index"];
     // Deltas that exist are used; looking for new ones costs more than sending the few loose objects whole.
     arguments.extend(["--window=0", "--compression=1"]);
     arguments.extend(thin.then_some("--thin"));

@@ -11,8 +11,9 @@ use cede_wire::path::{RelPath, escape};
 use super::TreeRefusal;
 use super::git::{Answer, Config, Git, GitError, failed};
 use super::state::{
-    ASSUME_UNCHANGED, AUTOCRLF, Alias, EOL, HeadState, INTENT_TO_ADD, IndexEntry, ObjectFormat, Reference, Remote, SKIP_WORKTREE,
-    Settings, Stash, State, Upstream, is_carried, is_carried_url, is_mirror, is_remote_name, without_user,
+    ASSUME_UNCHANGED, AUTOCRLF, Alias, EOL, HeadState, INTENT_TO_ADD, IndexEntry, ObjectFormat, Reference, Remote,
+    SKIP_WORKTREE, Settings, Stash, State, Upstream, is_carried, is_carried_url, is_mirror, is_remote_name,
+    without_user,
 };
 use crate::limits::{EXCLUDE_BYTES, GIT_TEXT_BYTES, REFERENCES, REMOTES, STASHES};
 
@@ -46,7 +47,8 @@ impl Repository {
         let objects = if format.starts_with(b"sha256") { ObjectFormat::Sha256 } else { ObjectFormat::Sha1 };
         let settings = settings(&git.run(&["config", "-z", "--list"]).map_err(refusal)?);
         let (index, index_sizes) = read_index(&git)?;
-        let mut untracked = zero_terminated(&git.run(&["ls-files", "-z", "--others", "--exclude-standard"]).map_err(refusal)?);
+        let mut untracked =
+            zero_terminated(&git.run(&["ls-files", "-z", "--others", "--exclude-standard"]).map_err(refusal)?);
         untracked.sort_unstable();
         let (head, head_oid) = read_head(&git)?;
         let mut repository = Self {
@@ -171,7 +173,9 @@ impl Repository {
     fn remotes(&self) -> Vec<Remote> {
         let mut remotes: Vec<Remote> = Vec::new();
         for (key, value) in &self.settings {
-            let Some((name, field)) = key.strip_prefix("remote.").and_then(|rest| rest.rsplit_once('.')) else { continue };
+            let Some((name, field)) = key.strip_prefix("remote.").and_then(|rest| rest.rsplit_once('.')) else {
+                continue;
+            };
             if !is_remote_name(name.as_bytes()) {
                 continue;
             }
@@ -195,7 +199,9 @@ impl Repository {
     fn upstreams(&self) -> Vec<Upstream> {
         let mut upstreams = Vec::new();
         for (key, merge) in &self.settings {
-            let Some(branch) = key.strip_prefix("branch.").and_then(|rest| rest.strip_suffix(".merge")) else { continue };
+            let Some(branch) = key.strip_prefix("branch.").and_then(|rest| rest.strip_suffix(".merge")) else {
+                continue;
+            };
             let Some(remote) = self.setting(&format!("branch.{branch}.remote")) else { continue };
             let known = remote == b"." || is_remote_name(remote);
             let full = format!("refs/heads/{branch}");
@@ -270,7 +276,9 @@ fn read_head(git: &Git) -> Result<(HeadState, Option<Oid>), TreeRefusal> {
     let commit = git.ask(&["rev-parse", "-q", "--verify", "HEAD^{commit}"], &[]).map_err(refusal)?;
     let commit = lines(&commit.output).next().and_then(oid);
     match (lines(&branch.output).next(), &commit) {
-        (Some(name), _) if name.starts_with(b"refs/heads/") && is_carried(name) && core::str::from_utf8(name).is_ok() => {
+        (Some(name), _)
+            if name.starts_with(b"refs/heads/") && is_carried(name) && core::str::from_utf8(name).is_ok() =>
+        {
             Ok((HeadState::Branch(name.to_vec()), commit))
         }
         (Some(name), _) => Err(TreeRefusal::Name(format!("the branch {}", escape(name)))),
@@ -285,7 +293,8 @@ fn read_head(git: &Git) -> Result<(HeadState, Option<Oid>), TreeRefusal> {
 /// Newest first, in the order of the list that `git stash list` shows.
 fn read_stashes(git: &Git) -> Result<Vec<Stash>, TreeRefusal> {
     let format = "--format=%H%x00%gs";
-    let arguments = ["log", "-g", "-z", "--no-show-signature", "--no-notes", "--no-decorate", format, "refs/stash", "--"];
+    let arguments =
+        ["log", "-g", "-z", "--no-show-signature", "--no-notes", "--no-decorate", format, "refs/stash", "--"];
     let answer = git.run(&arguments).map_err(refusal)?;
     let mut parts = answer.split(|b| *b == 0);
     let mut stashes = Vec::new();

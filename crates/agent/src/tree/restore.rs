@@ -121,7 +121,10 @@ fn check_present(git: &Git, records: &Records) -> Result<(), StageError> {
         kinds.next().filter(|kind| *kind == b"blob").ok_or_else(|| wrong(oid))?;
     }
     for oid in &tips {
-        kinds.next().filter(|kind| *kind == b"commit" || *kind == b"tag" || *kind == b"tree" || *kind == b"blob").ok_or_else(|| wrong(oid))?;
+        kinds
+            .next()
+            .filter(|kind| *kind == b"commit" || *kind == b"tag" || *kind == b"tree" || *kind == b"blob")
+            .ok_or_else(|| wrong(oid))?;
     }
     Ok(())
 }

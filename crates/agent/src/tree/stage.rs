@@ -176,7 +176,11 @@ fn check(entries: &[Entry]) -> Result<(), StageError> {
     }
     for entry in entries {
         if let Some(above) = prefixes(entry.path.as_bytes()).find(|above| is_leaf(entries, entry, above)) {
-            return Err(StageError::Hostile(format!("{} lies below {}, which is no directory", entry.path.shown(), escape(above))));
+            return Err(StageError::Hostile(format!(
+                "{} lies below {}, which is no directory",
+                entry.path.shown(),
+                escape(above)
+            )));
         }
         if let Body::File { size, chunks, .. } = &entry.body
             && chunks.iter().try_fold(0_u64, |sum, chunk| sum.checked_add(u64::from(chunk.length))) != Some(*size)
@@ -256,7 +260,8 @@ fn stage_new(request: &StageRequest<'_>, tree: &[&Entry], records: Option<&Recor
     let git = records.map(|records| repository(&root, records, request)).transpose()?;
     let mut made = BTreeSet::new();
     writer.directories(tree.iter().filter_map(|entry| directory_of(entry)), &mut made)?;
-    let jobs: Vec<_> = tree.iter().map(|entry| Job { name: entry.path.as_bytes().to_vec(), body: &entry.body }).collect();
+    let jobs: Vec<_> =
+        tree.iter().map(|entry| Job { name: entry.path.as_bytes().to_vec(), body: &entry.body }).collect();
     write_all(&writer, &jobs, Content { chunks: request.chunks, git: git.as_ref() })?;
     let modes = directory_modes(tree);
     for path in made.iter().rev() {

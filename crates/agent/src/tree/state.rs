@@ -332,7 +332,17 @@ mod tests {
 
     #[test]
     fn address_that_runs_a_program_is_refused() {
-        for bad in ["ext::sh -c x", "-oProxyCommand=x", "ssh://-oProxyCommand=x/y", "fd::17", "a\nb", "", "host", "-h:x", "x@-h:y"] {
+        for bad in [
+            "ext::sh -c x",
+            "-oProxyCommand=x",
+            "ssh://-oProxyCommand=x/y",
+            "fd::17",
+            "a\nb",
+            "",
+            "host",
+            "-h:x",
+            "x@-h:y",
+        ] {
             assert!(!is_carried_url(bad.as_bytes()), "{bad}");
         }
         for good in ["https://h/x", "git@github.com:a/b.git", "ssh://git@h:22/x", "/srv/x.git", "file:///x", "h:x"] {
@@ -350,11 +360,24 @@ mod tests {
 
     #[test]
     fn reference_outside_the_list_is_refused() {
-        for bad in ["refs/heads/../x", "refs/heads/", "HEAD", "refs/replace/x", "refs/heads/a..b", "refs/heads/a.lock",
-            "refs/heads/.a", "refs/heads/a//b", "refs/heads/a b", "refs/heads/a\\b", "refs/notes/x", "refs/heads/-x"] {
+        for bad in [
+            "refs/heads/../x",
+            "refs/heads/",
+            "HEAD",
+            "refs/replace/x",
+            "refs/heads/a..b",
+            "refs/heads/a.lock",
+            "refs/heads/.a",
+            "refs/heads/a//b",
+            "refs/heads/a b",
+            "refs/heads/a\\b",
+            "refs/notes/x",
+            "refs/heads/-x",
+        ] {
             assert!(!is_carried(bad.as_bytes()), "{bad}");
         }
-        for good in ["refs/heads/main", "refs/tags/v1.0", "refs/remotes/origin/a/b", "refs/heads/f@x", "refs/heads/ü"] {
+        for good in ["refs/heads/main", "refs/tags/v1.0", "refs/remotes/origin/a/b", "refs/heads/f@x", "refs/heads/ü"]
+        {
             assert!(is_carried(good.as_bytes()), "{good}");
         }
         assert!(is_mirror(b"+refs/heads/*:refs/remotes/origin/*"));

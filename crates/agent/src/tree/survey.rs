@@ -10,12 +10,12 @@ use cede_wire::limits::{CATALOG_ENTRIES, PATH_DEPTH};
 use cede_wire::path::{RelPath, escape};
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 
-use crate::materialize::beneath::{open_directory, open_root};
 use super::globs::Globs;
 use super::repository::Repository;
 use super::{Baseline, Tree, TreeRefusal};
 use crate::chunk::{FileStat, ReadError};
 use crate::limits::IGNORED_COUNTED;
+use crate::materialize::beneath::{open_directory, open_root};
 
 /// Permission bits that a directory gets when nothing is said of it.
 pub(crate) const USUAL_DIRECTORY_MODE: u32 = 0o755;

@@ -109,7 +109,8 @@ fn write_blobs(writer: &Writer, blobs: &[Blob<'_>], git: Option<&Git>) -> Result
 }
 
 fn write_blob(writer: &Writer, blob: &Blob<'_>, stdout: &mut impl BufRead) -> Result<(), StageError> {
-    let broken = |error: io::Error| StageError::Git { command: "cat-file".to_owned(), message: error.kind().to_string() };
+    let broken =
+        |error: io::Error| StageError::Git { command: "cat-file".to_owned(), message: error.kind().to_string() };
     let mut line = String::new();
     stdout.take(256).read_line(&mut line).map_err(broken)?;
     if line.trim_end() != format!("{} blob {}", blob.oid, blob.size) {

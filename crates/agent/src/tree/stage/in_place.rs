@@ -116,7 +116,8 @@ fn directories(old: &[&Entry], new: &[&Entry], steps: &mut Steps) {
     steps.created = after.difference(&before).cloned().collect();
     let (old_modes, new_modes) = (directory_modes(old), directory_modes(new));
     let mode = |modes: &BTreeMap<&[u8], u32>, path: &[u8]| modes.get(path).copied().unwrap_or(USUAL_DIRECTORY_MODE);
-    let changed = after.iter().filter(|path| !before.contains(*path) || mode(&old_modes, path) != mode(&new_modes, path));
+    let changed =
+        after.iter().filter(|path| !before.contains(*path) || mode(&old_modes, path) != mode(&new_modes, path));
     steps.modes = changed.map(|path| (path.clone(), mode(&new_modes, path))).collect();
 }
 
@@ -145,7 +146,10 @@ fn see(
         steps.placed.push((path.to_vec(), file));
     }
     for created in &steps.created {
-        if stat_below(root, created).is_some() && !known.contains_key(created.as_slice()) && !is_directory_there(root, created) {
+        if stat_below(root, created).is_some()
+            && !known.contains_key(created.as_slice())
+            && !is_directory_there(root, created)
+        {
             return Err(differs(request, &escape(created)));
         }
     }
@@ -190,11 +194,8 @@ fn holds_unknown(directory: &Path, known: &BTreeMap<&[u8], &Body>, below: &[u8])
     for name in names {
         let path = [below, b"/", name.file_name().as_bytes()].concat();
         let is_directory = name.file_type().is_ok_and(|kind| kind.is_dir());
-        let unknown = if is_directory {
-            holds_unknown(&name.path(), known, &path)
-        } else {
-            !known.contains_key(path.as_slice())
-        };
+        let unknown =
+            if is_directory { holds_unknown(&name.path(), known, &path) } else { !known.contains_key(path.as_slice()) };
         if unknown {
             return true;
         }

@@ -13,7 +13,7 @@ use cede_wire::id::Hash;
 use rustix::fs::{AtFlags, statat};
 use serde::{Deserialize, Serialize};
 
-use crate::chunk::{HalfDigest, FileStat, Fresh, StatCache, digest, milliseconds, stat_digest};
+use crate::chunk::{FileStat, Fresh, HalfDigest, StatCache, digest, milliseconds, stat_digest};
 use crate::limits::{STAT_CACHE_BYTES, TREE_THREADS};
 use crate::materialize::beneath::open_directory;
 use crate::tree::restore;

@@ -12,14 +12,26 @@ fn dirty_tree_arrives_whole() {
     let lab = Lab::new();
     let root = lab.repository("r");
     let names: [&[u8]; 12] = [
-        "e\u{301}.txt".as_bytes(), "\u{e9}.txt".as_bytes(), "\u{1f980}".as_bytes(), b"new\nline", b"tab\t", b"quo\"te",
-        b"back\\slash", b"-dash", b" lead", b"\xff\xfe", b"trail ", b"a:b",
+        "e\u{301}.txt".as_bytes(),
+        "\u{e9}.txt".as_bytes(),
+        "\u{1f980}".as_bytes(),
+        b"new\nline",
+        b"tab\t",
+        b"quo\"te",
+        b"back\\slash",
+        b"-dash",
+        b" lead",
+        b"\xff\xfe",
+        b"trail ",
+        b"a:b",
     ];
     for name in names {
         write_bytes(&root, name, name);
         write_bytes(&root, &[b"untracked-", name].concat(), b"u");
     }
-    for (name, text) in [("staged", "1"), ("unstaged", "1"), ("both", "1"), ("gone", "1"), ("moved", "some longer text\n")] {
+    for (name, text) in
+        [("staged", "1"), ("unstaged", "1"), ("both", "1"), ("gone", "1"), ("moved", "some longer text\n")]
+    {
         write(&root, name, text);
     }
     for name in ["skipped", "assumed", "x/exec", "private", "kept"] {
@@ -196,8 +208,7 @@ fn ignored_files_stay_unless_named() {
     let there = lab.deliver(&capture, "there", None).root;
     assert!(!there.join("target").exists() && !there.join(".env").exists() && there.join("logs").is_dir());
     std::fs::remove_dir_all(&there).unwrap();
-    let capture =
-        lab.try_capture(&root, &[".env", "target/keep"], &[], &mut StatCache::default()).unwrap();
+    let capture = lab.try_capture(&root, &[".env", "target/keep"], &[], &mut StatCache::default()).unwrap();
     assert_eq!(capture.secret_looking, [".env"]);
     let there = lab.deliver(&capture, "there", None).root;
     assert!(there.join("target/keep/me").exists() && there.join(".env").exists());
@@ -259,7 +270,8 @@ fn second_capture_sends_only_what_is_new() {
     let mut cache = StatCache::from_bytes(&cache.to_bytes().unwrap());
     let second = lab.try_capture(&root, &[], &[], &mut cache).unwrap();
     let old: std::collections::BTreeSet<_> = first.entries.iter().flat_map(|e| e.chunks()).collect();
-    let fresh: u64 = second.entries.iter().flat_map(|e| e.chunks()).filter(|c| !old.contains(c)).map(|c| u64::from(c.length)).sum();
+    let fresh: u64 =
+        second.entries.iter().flat_map(|e| e.chunks()).filter(|c| !old.contains(c)).map(|c| u64::from(c.length)).sum();
     assert!(fresh < 4_000, "{fresh} bytes are new");
     let there = lab.deliver(&second, "there", None).root;
     assert_same(&root, &there);
@@ -329,6 +341,7 @@ fn destination_with_a_clone_gets_only_the_difference() {
     };
     stage(&request).unwrap();
     assert_same(&root, &activate(&lab.path("staging")).unwrap().root);
-    let without = stage(&StageRequest { local_clone: None, staging: &lab.path("s2"), target: &lab.path("t2"), ..request });
+    let without =
+        stage(&StageRequest { local_clone: None, staging: &lab.path("s2"), target: &lab.path("t2"), ..request });
     assert!(matches!(without, Err(StageError::Git { .. } | StageError::Hostile(_))), "{without:?}");
 }

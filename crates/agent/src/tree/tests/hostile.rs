@@ -123,7 +123,9 @@ fn absurd_or_missing_content_is_refused() {
     let mut store = Store::default();
     let good = store.file("a", "content");
     let Body::File { chunks, .. } = good.body.clone() else { panic!() };
-    let sized = |size, chunks: &[_]| entry(Place::Tree, "a", Body::File { mode: 0o644, mtime: NOON, size, chunks: chunks.to_vec() });
+    let sized = |size, chunks: &[_]| {
+        entry(Place::Tree, "a", Body::File { mode: 0o644, mtime: NOON, size, chunks: chunks.to_vec() })
+    };
     refused(&lab, &[sized(u64::MAX, &chunks)], &store);
     refused(&lab, &[sized(6, &chunks)], &store);
     let huge = Body::GitBlob { mode: 0o644, mtime: NOON, size: 1 << 60, oid: Oid::parse(&"a".repeat(40)).unwrap() };
@@ -233,10 +235,16 @@ fn hostile_repository_state_is_refused() {
         Box::new(|state| state.references[0].oid = Oid::parse(&"c".repeat(40)).unwrap()),
         Box::new(|state| state.references[0].oid = Oid::parse(&"c".repeat(64)).unwrap()),
         Box::new(|state| state.settings.autocrlf = "true\n[core]\n\tpager = touch".into()),
-        Box::new(|state| state.stashes.push(Stash { oid: Oid::parse(&"d".repeat(40)).unwrap(), message: b"x".to_vec() })),
+        Box::new(|state| {
+            state.stashes.push(Stash { oid: Oid::parse(&"d".repeat(40)).unwrap(), message: b"x".to_vec() })
+        }),
         Box::new(|state| state.format = 2),
         Box::new(|state| {
-            state.upstreams.push(Upstream { branch: b"main".to_vec(), remote: b"--upload-pack=x".to_vec(), merge: b"refs/heads/main".to_vec() });
+            state.upstreams.push(Upstream {
+                branch: b"main".to_vec(),
+                remote: b"--upload-pack=x".to_vec(),
+                merge: b"refs/heads/main".to_vec(),
+            });
         }),
         Box::new(|state| state.aliases.push(Alias { name: b"refs/remotes/x/HEAD".to_vec(), target: b"HEAD".to_vec() })),
     ];
@@ -327,10 +335,26 @@ fn trap(root: &Path, marker: &Path) {
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let script = script.to_str().unwrap();
     for key in [
-        "core.fsmonitor", "core.pager", "core.editor", "core.sshCommand", "core.askPass", "gpg.program", "diff.external",
-        "filter.trap.clean", "filter.trap.smudge", "filter.trap.process", "diff.trap.textconv", "diff.trap.command",
-        "merge.trap.driver", "credential.helper", "pager.log", "pager.config", "uploadpack.packObjectsHook",
-        "core.alternateRefsCommand", "sequence.editor", "alias.log",
+        "core.fsmonitor",
+        "core.pager",
+        "core.editor",
+        "core.sshCommand",
+        "core.askPass",
+        "gpg.program",
+        "diff.external",
+        "filter.trap.clean",
+        "filter.trap.smudge",
+        "filter.trap.process",
+        "diff.trap.textconv",
+        "diff.trap.command",
+        "merge.trap.driver",
+        "credential.helper",
+        "pager.log",
+        "pager.config",
+        "uploadpack.packObjectsHook",
+        "core.alternateRefsCommand",
+        "sequence.editor",
+        "alias.log",
     ] {
         let value = if key.starts_with("alias") { format!("!{script}") } else { script.to_owned() };
         git(root, &["config", key, &value]);
@@ -338,8 +362,15 @@ fn trap(root: &Path, marker: &Path) {
     git(root, &["config", "log.showSignature", "true"]);
     git(root, &["config", "commit.gpgSign", "true"]);
     for hook in [
-        "pre-commit", "post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc", "post-rewrite",
-        "fsmonitor-watchman", "update", "post-merge",
+        "pre-commit",
+        "post-checkout",
+        "post-index-change",
+        "reference-transaction",
+        "pre-auto-gc",
+        "post-rewrite",
+        "fsmonitor-watchman",
+        "update",
+        "post-merge",
     ] {
         std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
         std::fs::copy(script, root.join(".git/hooks").join(hook)).unwrap();

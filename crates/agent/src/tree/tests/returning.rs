@@ -20,7 +20,8 @@ fn journey(lab: &Lab) -> (PathBuf, Baseline, Capture) {
 
 pub(super) fn home_to_leave(lab: &Lab) -> PathBuf {
     let home = lab.repository("home");
-    for name in ["stays", "changes", "goes", "becomes-directory", "directory/becomes/file", "d2/inner", "link-to-file"] {
+    for name in ["stays", "changes", "goes", "becomes-directory", "directory/becomes/file", "d2/inner", "link-to-file"]
+    {
         write(&home, name, format!("{name} at first\n"));
     }
     symlink("stays", home.join("link")).unwrap();

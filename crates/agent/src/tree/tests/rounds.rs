@@ -114,6 +114,7 @@ fn arrived_files_are_not_read_again_when_they_leave() {
     assert_eq!(cache.len(), 3);
     // Bytes that nobody would read are bytes that can be wrong: the cache is believed where the stat is the same.
     let there = lab.try_capture(&lab.path("there"), &[], &[], &mut cache).unwrap();
-    let bodies = |capture: &Capture| capture.entries.iter().map(|e| (e.path.clone(), e.body.clone())).collect::<Vec<_>>();
+    let bodies =
+        |capture: &Capture| capture.entries.iter().map(|e| (e.path.clone(), e.body.clone())).collect::<Vec<_>>();
     assert_eq!(bodies(&capture)[..3], bodies(&there)[..3]);
 }
