@@ -118,6 +118,11 @@ impl Device {
         self.child.take().expect("a daemon").wait().unwrap()
     }
 
+    /// The daemon's process.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("a daemon").id()
+    }
+
     /// Whether the process is there.
     pub fn runs(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_none()))

@@ -1,0 +1,308 @@
+//! Two real daemons under kill -9 and cut lines, at moments that a seed chooses.
+//!
+//! `CEDE_SHAKE` sets the full counts, `CEDE_SEED` the moments, `CEDE_KILLS` and `CEDE_CUTS` other counts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cede_tests::devices::claude::{self, Planted};
+use cede_tests::devices::trees::{self, Numbers};
+use cede_tests::devices::watch::{Watcher, acts};
+use cede_tests::devices::{Device, Devices, request, wait_until};
+use cede_tests::proxy::Proxy;
+use cede_wire::control::{Answer, Command, Failure, MoveReport, MoveRequest, Phase, ReplyBody};
+
+const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
+
+/// Files of the tree, and bytes of each: 24 MiB.
+const FILES: usize = 2_000;
+const BYTES: usize = 12 << 10;
+/// The part of the files that is written anew before each move: every second one.
+const EVERY: usize = 2;
+/// What may be sent twice: pieces of streams that were under way, packs, catalogs.
+const SLACK_BYTES: u64 = 6 << 20;
+
+fn count(variable: &str, usual: u64, full: u64) -> u64 {
+    let asked = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(if std::env::var_os("CEDE_SHAKE").is_some() { full } else { usual })
+}
+
+fn seed() -> u64 {
+    std::env::var("CEDE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260_102)
+}
+
+/// A session with a conversation and a large tree, and two devices that it moves between.
+struct Shaken {
+    devices: Devices,
+    planted: Planted,
+    numbers: Numbers,
+    turns: usize,
+    /// The owner is the first device.
+    at_a: bool,
+    sums: Sums,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    completed: u64,
+    abandoned: u64,
+    sent: u64,
+    present: u64,
+    looks: u64,
+    /// The last phase before the blow, and how often.
+    moments: BTreeMap<String, u64>,
+    slowest: Duration,
+}
+
+/// What a move must not lose.
+#[derive(Debug, PartialEq, Eq)]
+struct Evidence {
+    tree: BTreeMap<String, String>,
+    conversation: Option<Vec<u8>>,
+}
+
+impl Shaken {
+    fn new(seed: u64) -> Self {
+        let devices = Devices::friends(CEDE);
+        let tree = devices.a.home.join("project");
+        trees::large(&tree, FILES, BYTES, seed);
+        let planted = claude::plant(&devices.a.home, &tree, 40);
+        Self { devices, planted, numbers: Numbers(seed), turns: 40, at_a: true, sums: Sums::default() }
+    }
+
+    fn owner(&self) -> &Device {
+        if self.at_a { &self.devices.a } else { &self.devices.b }
+    }
+
+    fn other(&self) -> &Device {
+        if self.at_a { &self.devices.b } else { &self.devices.a }
+    }
+
+    fn tree(device: &Device) -> PathBuf {
+        device.home.join("project")
+    }
+
+    /// The person works: half of the files, one turn. Bytes that changed.
+    fn work(&mut self) -> u64 {
+        let tree = Self::tree(self.owner());
+        let changed = trees::change(&tree, EVERY, self.numbers.next());
+        claude::add_turn(&self.owner().home, &self.planted, &tree, self.turns);
+        self.turns += 1;
+        changed
+    }
+
+    fn request(&self) -> MoveRequest {
+        MoveRequest { carry_only: true, ..request(&self.other().name, self.planted.id) }
+    }
+
+    fn evidence(&self, device: &Device) -> Evidence {
+        let tree = trees::evidence(&Self::tree(device));
+        Evidence { tree, conversation: claude::resumable(&device.home, &self.planted) }
+    }
+
+    fn watch(&self) -> Watcher {
+        let place = |device: &Device| (device.name.clone(), device.socket());
+        Watcher::start(self.planted.id, [place(&self.devices.a), place(&self.devices.b)])
+    }
+
+    /// Starts a move; what its client saw comes when it ended or its daemon did.
+    fn begin(&self) -> std::thread::JoinHandle<Client> {
+        let mut answers = self.owner().open(Command::To(self.request())).unwrap();
+        std::thread::spawn(move || {
+            let mut client = Client::default();
+            while let Some(body) = answers.line() {
+                match body {
+                    ReplyBody::Progress(progress) => client.phase = Some(progress.phase),
+                    ReplyBody::Done(Answer::Moved(report)) => {
+                        client.report = Some(*report);
+                        break;
+                    }
+                    ReplyBody::Failed(failure) => {
+                        client.failure = Some(failure);
+                        break;
+                    }
+                    ReplyBody::Done(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+                }
+            }
+            client
+        })
+    }
+
+    /// Waits until nothing moves and the devices agree; whether the session stands at the other one.
+    fn settle(&self) -> bool {
+        let (owner, other) = (self.owner(), self.other());
+        let mut moved = false;
+        wait_until("the session is at one device and nothing moves", || {
+            let (Ok(here), Ok(there)) = (owner.try_status(), other.try_status()) else { return false };
+            let find = |report: &cede_wire::control::StatusReport| {
+                report.sessions.iter().find(|session| session.id == self.planted.id).cloned()
+            };
+            let (Some(at_owner), at_other) = (find(&here), find(&there)) else { return false };
+            let still = here.moves.is_empty() && there.moves.is_empty();
+            moved = at_other.as_ref().is_some_and(|said| said.state == "in charge here");
+            let left = at_owner.state == format!("at {}", other.name);
+            let stays = at_owner.state == "in charge here";
+            assert!(!(acts(&at_owner) && moved), "both act: {at_owner:?} {at_other:?}");
+            still && here.peers.iter().all(|peer| peer.connected) && ((moved && left) || (!moved && stays))
+        });
+        moved
+    }
+
+    /// After a blow: who has it now has all of it; a move that was given up is repeated and succeeds.
+    fn judge(&mut self, before: &Evidence, changed: u64, moment: &str) {
+        let moved = self.settle();
+        *self.sums.moments.entry(moment.to_owned()).or_default() += 1;
+        if moved {
+            self.sums.completed += 1;
+        } else {
+            self.sums.abandoned += 1;
+            self.fence_comes_down();
+            assert_eq!(&self.evidence(self.owner()), before, "the source is untouched, {moment}");
+            let kept = trees::bytes_below(&self.other().state().join("stages"));
+            let report = self.owner().move_with(self.request()).unwrap_or_else(|failure| panic!("{moment}: {failure:?}"));
+            self.add(&report);
+            let most = (changed + SLACK_BYTES).saturating_sub(kept);
+            assert!(report.bytes_sent <= most, "{moment}: {} sent, {changed} changed, {kept} kept", report.bytes_sent);
+            assert!(self.settle());
+        }
+        assert_eq!(&self.evidence(self.other()), before, "all of it is there, {moment}");
+        assert_eq!(claude::resumable(&self.owner().home, &self.planted), None, "the source is fenced, {moment}");
+        self.at_a = !self.at_a;
+    }
+
+    fn fence_comes_down(&self) {
+        let home = &self.owner().home;
+        wait_until("the fence comes down", || claude::resumable(home, &self.planted).is_some());
+    }
+
+    fn add(&mut self, report: &MoveReport) {
+        self.sums.sent += report.bytes_sent;
+        self.sums.present += report.bytes_present;
+    }
+
+    /// One move that nobody disturbs: how long it takes.
+    fn undisturbed(&mut self) -> Duration {
+        self.work();
+        let before = self.evidence(self.owner());
+        let begun = Instant::now();
+        let report = self.owner().move_with(self.request()).unwrap();
+        let took = begun.elapsed();
+        assert!(self.settle());
+        assert_eq!(self.evidence(self.other()), before);
+        println!("undisturbed: {} ms, {} bytes sent, {} there", took.as_millis(), report.bytes_sent, report.bytes_present);
+        self.at_a = !self.at_a;
+        took
+    }
+}
+
+/// What the client of a move saw.
+#[derive(Debug, Default)]
+struct Client {
+    phase: Option<Phase>,
+    report: Option<MoveReport>,
+    failure: Option<Failure>,
+}
+
+/// Shows: H-10, H-21, H-24, T-9, J-1
+#[test]
+fn killed_at_random_moments_has_one_owner_and_loses_nothing() {
+    let (seed, kills) = (seed(), count("CEDE_KILLS", 6, 200));
+    println!("seed {seed}");
+    let begun = Instant::now();
+    let mut shaken = Shaken::new(seed);
+    shaken.undisturbed();
+    let usual = shaken.undisturbed().max(shaken.undisturbed());
+    for kill in 0..kills {
+        let changed = shaken.work();
+        let before = shaken.evidence(shaken.owner());
+        let watcher = shaken.watch();
+        let source = shaken.numbers.below(2) == 0;
+        let at = usual.mul_f64(shaken.numbers.below(1_200) as f64 / 1_000.0);
+        let pause = Duration::from_millis(shaken.numbers.below(400));
+        let started = Instant::now();
+        let client = shaken.begin();
+        std::thread::sleep(at);
+        let first = shaken.at_a == source;
+        let victim = if first { &mut shaken.devices.a } else { &mut shaken.devices.b };
+        victim.kill();
+        std::thread::sleep(pause);
+        victim.start();
+        let side = if source { "source" } else { "destination" };
+        if source {
+            let client = client.join().unwrap();
+            let moment = format!("{side} killed in {:?}", client.phase);
+            shaken.judge(&before, changed, &moment);
+        } else {
+            // The client waits on through the destination's death.
+            let client = client.join().unwrap();
+            let moment = format!("{side} killed, then {:?}", client.phase);
+            if let Some(report) = &client.report {
+                shaken.add(report);
+            }
+            if let Some(failure) = &client.failure {
+                println!("{kill}: {failure:?}");
+            }
+            shaken.judge(&before, changed, &moment);
+        }
+        let seen = watcher.end();
+        shaken.sums.looks += seen.looks;
+        assert_eq!(seen.wrong, [""; 0], "kill {kill} of seed {seed}");
+        let took = started.elapsed();
+        shaken.sums.slowest = shaken.sums.slowest.max(took);
+        println!("{kill}: {side} at {} ms, {} ms in all", at.as_millis(), took.as_millis());
+    }
+    println!("{kills} kills with seed {seed} in {} s: {:?}", begun.elapsed().as_secs(), shaken.sums);
+}
+
+/// Shows: H-16, T-9, C-4
+#[test]
+fn line_cut_at_random_moments_costs_time_and_nothing_else() {
+    let (seed, cuts) = (seed(), count("CEDE_CUTS", 4, 50));
+    let begun = Instant::now();
+    let mut shaken = Shaken::new(seed);
+    let doors = [Proxy::to(&shaken.devices.a.address), Proxy::to(&shaken.devices.b.address)];
+    through(&mut shaken.devices, &doors);
+    let usual = shaken.undisturbed().max(shaken.undisturbed());
+    for cut in 0..cuts {
+        let changed = shaken.work();
+        let before = shaken.evidence(shaken.owner());
+        let watcher = shaken.watch();
+        let at = usual.mul_f64(shaken.numbers.below(1_000) as f64 / 1_000.0);
+        // Every fourth outlives the link; the others only make it wait.
+        let long = cut % 4 == 3;
+        let dark = Duration::from_millis(if long { 21_000 } else { 200 } + shaken.numbers.below(2_500));
+        let client = shaken.begin();
+        std::thread::sleep(at);
+        doors.iter().for_each(|door| door.cut(true));
+        std::thread::sleep(dark);
+        doors.iter().for_each(|door| door.cut(false));
+        let client = client.join().unwrap();
+        assert_eq!(client.failure, None, "cut {cut} of seed {seed} at {at:?} for {dark:?}");
+        let report = client.report.unwrap();
+        assert!(report.bytes_sent <= changed + SLACK_BYTES, "cut {cut}: {} sent of {changed}", report.bytes_sent);
+        shaken.add(&report);
+        shaken.judge(&before, changed, &format!("cut for {} s", dark.as_secs()));
+        let seen = watcher.end();
+        shaken.sums.looks += seen.looks;
+        assert_eq!(seen.wrong, [""; 0], "cut {cut} of seed {seed}");
+        println!("{cut}: at {} ms for {} ms, {} bytes sent", at.as_millis(), dark.as_millis(), report.bytes_sent);
+    }
+    let counts: Vec<_> = doors.iter().map(Proxy::counts).collect();
+    assert!(counts.iter().any(|(passed, _)| *passed > 1_000), "the devices went around the line: {counts:?}");
+    println!("{cuts} cuts with seed {seed} in {} s: {:?}, datagrams {counts:?}", begun.elapsed().as_secs(), shaken.sums);
+}
+
+/// From now on each device knows only the door to the other.
+fn through(devices: &mut Devices, doors: &[Proxy; 2]) {
+    let address = |device: &Device, of: &str, door: &Proxy| {
+        device.ask(Command::Address { device: of.to_owned(), address: door.address.to_string() }).unwrap();
+    };
+    address(&devices.a, "server", &doors[1]);
+    address(&devices.b, "laptop", &doors[0]);
+    devices.a.kill();
+    devices.b.kill();
+    devices.a.start();
+    devices.b.start();
+    devices.wait_for_link();
+}
