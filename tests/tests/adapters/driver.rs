@@ -180,9 +180,9 @@ impl Terminal {
         self.tmux(&["send-keys", "Enter"]);
     }
 
-    /// What it shows.
+    /// What it shows, as one line: the program breaks lines where it likes.
     pub fn screen(&self) -> String {
-        self.tmux(&["capture-pane", "-p", "-J"])
+        self.tmux(&["capture-pane", "-p", "-J"]).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     fn tmux(&self, arguments: &[&str]) -> String {
