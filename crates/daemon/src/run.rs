@@ -13,6 +13,7 @@ use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
 use cede_store::journal::{Condition, Journal, JournalError, Replay};
 use cede_store::objects::{ObjectError, Objects};
 use cede_wire::record::Record;
+use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::actor::{Actor, Input, LoopError};
@@ -81,6 +82,29 @@ struct Facts {
 /// # Errors
 /// [`RunError`]; nothing was acted on after it.
 pub async fn run(options: Options) -> Result<(), RunError> {
+    let (mut actor, inbox, listener) = wake(&options)?;
+    let context = actor.context.clone();
+    tracing::info!(listening = %crate::commands::listening(&context), socket = %options.socket.display(), "up");
+    actor.keep_links();
+    let around = [
+        tokio::spawn(control::serve(context.clone(), listener)),
+        tokio::spawn(accept(context.clone())),
+        tokio::spawn(discover(context.clone())),
+        tokio::spawn(stop_on_signal(context.clone())),
+        tokio::spawn(forget(context.clone())),
+    ];
+    let ended = actor.run(inbox).await;
+    around.iter().for_each(tokio::task::JoinHandle::abort);
+    context.endpoint.close().await;
+    context.listings.close();
+    // Last: who waits for the end of this daemon waits for its socket to go.
+    let _ = std::fs::remove_file(&options.socket);
+    tracing::info!("stopped");
+    Ok(ended?)
+}
+
+/// From what is on the disk to what is known: the journal says who may act, before anything is heard.
+fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener), RunError> {
     let home = Home::open(&options.state)?;
     let local = Arc::new(identity(&home)?);
     let incarnation = home.incarnation(random()?)?;
@@ -96,7 +120,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
     let mesh = log.as_ref().map(MembershipLog::mesh);
     let custodian = Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
     drop(replay);
-    let name = name_of(&options, log.as_ref(), &local);
+    let name = name_of(options, log.as_ref(), &local);
     let door = Arc::new(Door::default());
     let mut peers = Peers::new(local.device(), log, door.clone());
     (peers.dropped, peers.addresses) = (facts.dropped, facts.addresses);
@@ -125,7 +149,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
         inputs,
     });
     facts.placed.values().for_each(|placed| context.locate(placed));
-    let mut actor = Actor {
+    let actor = Actor {
         context: context.clone(),
         custodian,
         journal,
@@ -143,23 +167,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
         listings: Vec::new(),
         pending: VecDeque::new(),
     };
-    tracing::info!(listening = %crate::commands::listening(&context), socket = %options.socket.display(), "up");
-    actor.keep_links();
-    let around = [
-        tokio::spawn(control::serve(context.clone(), listener)),
-        tokio::spawn(accept(context.clone())),
-        tokio::spawn(discover(context.clone())),
-        tokio::spawn(stop_on_signal(context.clone())),
-        tokio::spawn(forget(context.clone())),
-    ];
-    let ended = actor.run(inbox).await;
-    around.iter().for_each(tokio::task::JoinHandle::abort);
-    context.endpoint.close().await;
-    context.listings.close();
-    // Last: who waits for the end of this daemon waits for its socket to go.
-    let _ = std::fs::remove_file(&options.socket);
-    tracing::info!("stopped");
-    Ok(ended?)
+    Ok((actor, inbox, listener))
 }
 
 /// Shortens a long journal. One that cannot be shortened now is as good as before.

@@ -109,7 +109,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens the directory, or creates it for us alone, and keeps every other daemon out. Source: SPEC J-1.
+    /// Opens the directory, or creates it for us alone, and keeps every other daemon out. Source: SPEC J-15.
     ///
     /// # Errors
     /// [`OpenError`]; nothing was changed but for a directory that was created.

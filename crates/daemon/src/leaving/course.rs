@@ -1,0 +1,616 @@
+//! The course of one move that leaves: prepare, offer, transfer, freeze, decide, wait for the new owner's word.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use cede_core::source::{Quiet, Round};
+use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
+use cede_seal::verify::Verified;
+use cede_wire::catalog::{ChunkRef, Oid};
+use cede_wire::control::{Answer, Failure, Phase, ReplyBody, exit};
+use cede_wire::custody::FencingToken;
+use cede_wire::handoff::Accept;
+use cede_wire::id::{HandoffId, SessionId};
+use cede_wire::message::NeedOf;
+use cede_wire::record::PlacedSession;
+use cede_wire::refusal::Refusal;
+use cede_wire::session::SessionKey;
+use tokio::sync::mpsc;
+
+use crate::actor::Actor;
+use crate::clock::random;
+use crate::context::Context;
+use crate::limits;
+use crate::offering::{self, Order, Prepared, failure, stopping};
+use crate::payload::Payload;
+use crate::sending::{self, Content, SendError};
+
+use super::{LeavingEvent, raise};
+
+/// The task of one move.
+pub(super) struct Move {
+    context: Context,
+    session: SessionId,
+    pub(super) number: u64,
+    inbox: mpsc::Receiver<LeavingEvent>,
+    early: VecDeque<LeavingEvent>,
+    numbers: AtomicU32,
+    present_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// Why a round ended without being complete.
+enum Interruption {
+    /// The destination accepted again, after a reconnect.
+    Again(Box<Verified<Accept>>),
+    /// A file changed: capture again.
+    Changed,
+    /// It is over.
+    Over(Failure),
+}
+
+impl Move {
+    pub(super) fn new(context: Context, session: SessionId, number: u64, inbox: mpsc::Receiver<LeavingEvent>) -> Self {
+        let numbers = AtomicU32::new(0);
+        Self { context, session, number, inbox, early: VecDeque::new(), numbers, present_bytes: 0, sent_bytes: 0 }
+    }
+
+    pub(super) async fn run(mut self, order: Order) -> Result<Box<Answer>, Failure> {
+        let dry_run = order.request.dry_run;
+        let prepared = offering::prepare(&self.context, order).await?;
+        let session = self.session;
+        let info = prepared.order.info.clone();
+        let summary = self.context.ask(move |actor| actor.summary(&info)).await.map_err(stopping)?;
+        let plan = prepared.plan(summary);
+        if dry_run {
+            return Ok(Box::new(Answer::Plan(Box::new(plan))));
+        }
+        if let Some(failed) = needs_a_yes(&plan) {
+            // The person is shown what a yes would mean.
+            self.context.tell(move |actor| actor.moves.tell(session, &ReplyBody::Planned(Box::new(plan)))).await;
+            return Err(failed);
+        }
+        let terms = prepared.terms(&self.context)?;
+        self.offer(&prepared, terms).await?;
+        let accept = self.accepted().await?;
+        self.transfer(prepared, accept).await?;
+        self.decide().await?;
+        self.context.ask(move |actor| actor.move_report(session)).await.map_err(stopping)?.map(Box::new)
+    }
+
+    async fn offer(&mut self, prepared: &Prepared, terms: cede_core::source::OfferTerms) -> Result<(), Failure> {
+        let handoff =
+            HandoffId::new(random().map_err(|e| failure(exit::FAILED, "no attempt begins", &e.to_string(), ""))?);
+        let (key, to) = (prepared.order.info.key.clone(), prepared.order.destination);
+        let placed = PlacedSession {
+            key: key.clone(),
+            title: prepared.order.info.title.clone(),
+            directory: prepared.order.info.directory.clone().into_bytes(),
+            root: None,
+        };
+        let (session, number, take) = (self.session, self.number, prepared.order.take);
+        let offered = self.context.ask(move |actor| {
+            if !actor.is_leaving(session, number) {
+                return Err(offering::cancelled());
+            }
+            let now = actor.context.clock.now();
+            actor.place(placed);
+            actor.reach(to);
+            let offered = actor.custodian.offer(&key, to, handoff, terms, now);
+            if offered.is_ok() {
+                if let Some(request) = take {
+                    actor.send(to, cede_wire::message::PeerMessage::TakeAnswer { request, answer: Ok(handoff) });
+                }
+                let note = if actor.peers.is_connected(to) { "" } else { "reaching the device" };
+                actor.report(session, Phase::Offered, (0, 0), 0, note);
+            }
+            offered.map_err(|error| actor.not_offered(&error))
+        });
+        offered.await.map_err(stopping)?
+    }
+
+    async fn next(&mut self) -> Result<LeavingEvent, Failure> {
+        if let Some(event) = self.early.pop_front() {
+            return Ok(event);
+        }
+        self.inbox.recv().await.ok_or_else(|| stopping(crate::context::Stopping))
+    }
+
+    fn over(&self, refusal: Refusal, detail: &str) -> Failure {
+        let exit = offering::exit_of(refusal);
+        let why = if detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {detail}") };
+        Failure { refusal: Some(refusal), ..failure(exit, "the session stays here", &why, cure_of(refusal)) }
+    }
+
+    async fn accepted(&mut self) -> Result<Box<Verified<Accept>>, Failure> {
+        let mut patience = Box::pin(tokio::time::sleep(limits::REACH));
+        let mut reached = false;
+        loop {
+            let event = tokio::select! {
+                event = self.next() => event?,
+                () = &mut patience, if !reached => {
+                    reached = true;
+                    self.give_up_if_unreached().await;
+                    continue;
+                }
+            };
+            match event {
+                LeavingEvent::Accepted(accept) => return Ok(accept),
+                LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
+                LeavingEvent::Need { .. }
+                | LeavingEvent::RoundComplete(_)
+                | LeavingEvent::Freeze
+                | LeavingEvent::AckHeld(_)
+                | LeavingEvent::Released
+                | LeavingEvent::Retired
+                | LeavingEvent::LinkDown => {}
+            }
+        }
+    }
+
+    /// A person who waits hears soon that the device cannot be reached. Once it was, an answer may take its time.
+    async fn give_up_if_unreached(&self) {
+        let session = self.session;
+        let give_up = move |actor: &mut Actor| {
+            let Some(to) = actor.leaving.get(&session).map(|leaving| leaving.destination) else { return };
+            if !actor.peers.is_connected(to) {
+                let (refusal, why) = actor.peers.trouble(to);
+                actor.custodian.cancel(session, refusal, &why);
+            }
+        };
+        self.context.tell(give_up).await;
+    }
+
+    /// Pre-copy while the session may work, then the frozen rest.
+    async fn transfer(&mut self, prepared: Prepared, accept: Box<Verified<Accept>>) -> Result<(), Failure> {
+        let Prepared { order, payload, .. } = prepared;
+        let mut accept = accept;
+        let mut frozen = false;
+        let mut copies = 0;
+        let mut payload = self.for_destination(&order, payload, &accept.have).await?;
+        loop {
+            let before = self.sent_bytes;
+            match self.round(&payload, &accept, frozen).await {
+                Ok(()) if frozen => return self.remember(&order, &payload).await,
+                Ok(()) => {
+                    copies += 1;
+                    if copies >= limits::COPIES || self.sent_bytes - before <= limits::LITTLE_BYTES {
+                        self.freeze(&order).await?;
+                        frozen = true;
+                    }
+                }
+                Err(Interruption::Again(again)) => {
+                    accept = again;
+                    continue;
+                }
+                Err(Interruption::Changed) => {}
+                Err(Interruption::Over(failed)) => return Err(failed),
+            }
+            // Two payloads are more than fits: the old one goes first.
+            drop(payload);
+            payload = offering::capture(&self.context, order.wanted(&accept.have)).await?;
+            if frozen {
+                self.keep_catalog(&payload).await?;
+            }
+        }
+    }
+
+    /// A destination that has commits of the repository is not sent them.
+    async fn for_destination(&self, order: &Order, payload: Payload, have: &[Oid]) -> Result<Payload, Failure> {
+        if have.is_empty() {
+            return Ok(payload);
+        }
+        drop(payload);
+        offering::capture(&self.context, order.wanted(have)).await
+    }
+
+    /// The last catalog is durable here before it is announced: the way back compares with it.
+    async fn keep_catalog(&self, payload: &Payload) -> Result<(), Failure> {
+        let bytes = payload.bytes.clone();
+        let kept = self.context.block(move |context| context.objects.put(&bytes)).await.map_err(stopping)?;
+        kept.map(drop)
+            .map_err(|error| failure(exit::FAILED, "the catalog was not kept", &error.to_string(), "free some space"))
+    }
+
+    async fn remember(&self, order: &Order, payload: &Payload) -> Result<(), Failure> {
+        let placed = PlacedSession {
+            key: order.info.key.clone(),
+            title: order.info.title.clone(),
+            directory: order.info.directory.clone().into_bytes(),
+            root: Some(payload.root),
+        };
+        self.context.ask(move |actor| actor.place(placed)).await.map_err(stopping)
+    }
+
+    async fn freeze(&mut self, order: &Order) -> Result<(), Failure> {
+        let session = self.session;
+        let frozen = self.context.ask(move |actor| {
+            let now = actor.context.clock.now();
+            actor.custodian.freeze(session, now).map_err(|error| error.to_string())
+        });
+        if let Err(why) = frozen.await.map_err(stopping)? {
+            return Err(self
+                .pending_over()
+                .unwrap_or_else(|| failure(exit::FAILED, "the session was not frozen", &why, "")));
+        }
+        loop {
+            match self.next().await? {
+                LeavingEvent::Freeze => break,
+                LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
+                LeavingEvent::Accepted(accept) => self.early.push_back(LeavingEvent::Accepted(accept)),
+                LeavingEvent::Need { .. }
+                | LeavingEvent::RoundComplete(_)
+                | LeavingEvent::AckHeld(_)
+                | LeavingEvent::Released
+                | LeavingEvent::Retired
+                | LeavingEvent::LinkDown => {}
+            }
+        }
+        let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
+        let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner)).await.map_err(stopping)?;
+        fenced.map_err(|why| Failure {
+            refusal: Some(Refusal::InFlightWork),
+            ..failure(
+                exit::REFUSED,
+                "the session could not be fenced",
+                &why,
+                "close the agent, then repeat the command",
+            )
+        })
+    }
+
+    fn pending_over(&mut self) -> Option<Failure> {
+        while let Ok(event) = self.inbox.try_recv() {
+            if let LeavingEvent::Over(refusal, detail) = event {
+                return Some(self.over(refusal, &detail));
+            }
+        }
+        None
+    }
+
+    /// One round: manifest, catalog, payload. Complete when the destination has said so.
+    async fn round(&mut self, payload: &Payload, accept: &Verified<Accept>, last: bool) -> Result<(), Interruption> {
+        let (round, keys) = self.announce(payload, accept).await?;
+        self.serve(payload, round, &keys, last).await
+    }
+
+    async fn announce(
+        &mut self,
+        payload: &Payload,
+        accept: &Verified<Accept>,
+    ) -> Result<(u32, HandoffKeys), Interruption> {
+        let secret = random().map(ExchangeSecret::from_random);
+        let secret =
+            secret.map_err(|e| Interruption::Over(failure(exit::FAILED, "no key was made", &e.to_string(), "")))?;
+        let round = Round {
+            head: payload.head,
+            root: payload.root,
+            catalog: payload.catalog.clone(),
+            payload_bytes: payload.payload_bytes,
+            exchange_key: secret.public(),
+        };
+        let session = self.session;
+        let advanced = self.context.ask(move |actor| {
+            let now = actor.context.clock.now();
+            let number = actor.custodian.advance(session, round, now).map_err(|error| error.to_string())?;
+            let offer = actor.custodian.leaving(session).ok_or("the attempt is over")?.offer();
+            Ok::<_, String>((number, offer.mesh, offer.token))
+        });
+        let (number, mesh, token) = match advanced.await.map_err(|s| Interruption::Over(stopping(s)))? {
+            Ok(advanced) => advanced,
+            Err(why) => {
+                let over = self.pending_over();
+                return Err(Interruption::Over(
+                    over.unwrap_or_else(|| failure(exit::FAILED, "the round was not sent", &why, "")),
+                ));
+            }
+        };
+        let keys = self.keys(&secret, accept, mesh, token).map_err(Interruption::Over)?;
+        Ok((number, keys))
+    }
+
+    fn keys(
+        &self,
+        secret: &ExchangeSecret,
+        accept: &Accept,
+        mesh: cede_wire::id::MeshId,
+        token: FencingToken,
+    ) -> Result<HandoffKeys, Failure> {
+        self.numbers.store(0, Ordering::Relaxed);
+        let context = HandoffContext {
+            mesh,
+            session: self.session,
+            handoff: accept.handoff,
+            source: accept.source,
+            destination: accept.destination,
+            token,
+            source_exchange_key: secret.public(),
+            destination_exchange_key: accept.exchange_key,
+        };
+        HandoffKeys::derive(secret, &accept.exchange_key, &context)
+            .map_err(|error| failure(exit::FAILED, "no common key", &error.to_string(), ""))
+    }
+
+    async fn serve(
+        &mut self,
+        payload: &Payload,
+        round: u32,
+        keys: &HandoffKeys,
+        last: bool,
+    ) -> Result<(), Interruption> {
+        let catalog = Arc::new(Content::Catalog { bytes: payload.bytes.clone(), chunks: payload.catalog.clone() });
+        let files = Arc::new(Content::Files(payload.sources.clone()));
+        loop {
+            match self.next().await.map_err(Interruption::Over)? {
+                LeavingEvent::Need { round: of_round, of, bitmap } if of_round == round => {
+                    let (content, chunks) = match of {
+                        NeedOf::Catalog => (catalog.clone(), sending::selected(&payload.catalog, &bitmap)),
+                        NeedOf::Payload => (files.clone(), self.count(payload, &bitmap)),
+                    };
+                    self.send(keys, content, chunks, round, of == NeedOf::Payload).await?;
+                }
+                LeavingEvent::RoundComplete(complete) if complete == round && !last => return Ok(()),
+                LeavingEvent::AckHeld(handoff) if last => {
+                    self.early.push_back(LeavingEvent::AckHeld(handoff));
+                    return Ok(());
+                }
+                LeavingEvent::Accepted(accept) => return Err(Interruption::Again(accept)),
+                LeavingEvent::Retired => {
+                    self.early.push_back(LeavingEvent::Retired);
+                    return Ok(());
+                }
+                LeavingEvent::Over(refusal, detail) => return Err(Interruption::Over(self.over(refusal, &detail))),
+                LeavingEvent::LinkDown => self.note_link_down(round).await,
+                LeavingEvent::Need { .. }
+                | LeavingEvent::RoundComplete(_)
+                | LeavingEvent::Freeze
+                | LeavingEvent::AckHeld(_)
+                | LeavingEvent::Released => {}
+            }
+        }
+    }
+
+    async fn note_link_down(&self, round: u32) {
+        let session = self.session;
+        let report = move |actor: &mut Actor| {
+            actor.report(session, Phase::Transferring, (0, 0), round, "the link is gone; going on when it is back");
+        };
+        self.context.tell(report).await;
+    }
+
+    fn count(&mut self, payload: &Payload, bitmap: &[u8]) -> Vec<ChunkRef> {
+        let chunks = sending::selected(&payload.chunks, bitmap);
+        let wanted: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+        // What was sent in this move is there now, but it was not before.
+        self.present_bytes = payload.payload_bytes.saturating_sub(wanted).saturating_sub(self.sent_bytes);
+        chunks
+    }
+
+    async fn send(
+        &mut self,
+        keys: &HandoffKeys,
+        content: Arc<Content>,
+        chunks: Vec<ChunkRef>,
+        round: u32,
+        show: bool,
+    ) -> Result<(), Interruption> {
+        let session = self.session;
+        let link = self.context.ask(move |actor| {
+            let destination = actor.leaving.get(&session)?.destination;
+            actor.peers.link(destination)
+        });
+        let Some(link) = link.await.map_err(|s| Interruption::Over(stopping(s)))? else { return Ok(()) };
+        let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+        let sent = Arc::new(AtomicU64::new(0));
+        let sending = sending::send(&link, keys, &self.numbers, content, chunks, sent.clone());
+        let shown = self.context.clone();
+        let base = self.sent_bytes;
+        let counted = sent.clone();
+        let reporting = async move {
+            loop {
+                let bytes = counted.load(Ordering::Relaxed);
+                if show {
+                    shown
+                        .tell(move |actor| {
+                            actor.report(session, Phase::Transferring, (bytes, total), round, "");
+                            actor.count_sent(session, base + bytes);
+                        })
+                        .await;
+                }
+                tokio::time::sleep(limits::PROGRESS_PAUSE).await;
+            }
+        };
+        let result = tokio::select! {
+            result = sending => result,
+            () = reporting => Ok(()),
+        };
+        let bytes = sent.load(Ordering::Relaxed);
+        if show {
+            self.sent_bytes += bytes;
+            let (all, present) = (self.sent_bytes, self.present_bytes);
+            self.context
+                .tell(move |actor| {
+                    actor.report(session, Phase::Transferring, (bytes, total), round, "");
+                    actor.count_sent(session, all);
+                    actor.count_present(session, present);
+                })
+                .await;
+        }
+        match result {
+            // A lost link is told by the actor; the destination accepts again when it is back.
+            Ok(()) | Err(SendError::Link) => Ok(()),
+            Err(SendError::Changed(what)) => {
+                tracing::debug!(session = %self.session.short(), what, "capturing again");
+                Err(Interruption::Changed)
+            }
+            Err(SendError::Bug(what)) => Err(Interruption::Over(failure(exit::FAILED, "fault of ours", what, ""))),
+        }
+    }
+
+    /// S3: looks at the session once more, lets the custodian decide, and waits for the new owner's word.
+    async fn decide(&mut self) -> Result<(), Failure> {
+        loop {
+            match self.next().await? {
+                LeavingEvent::AckHeld(handoff) => self.look_and_decide(handoff).await?,
+                LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
+                LeavingEvent::Released => return self.wait_for_owner().await,
+                LeavingEvent::Retired => return Ok(()),
+                LeavingEvent::Accepted(_)
+                | LeavingEvent::Need { .. }
+                | LeavingEvent::RoundComplete(_)
+                | LeavingEvent::Freeze
+                | LeavingEvent::LinkDown => {}
+            }
+        }
+    }
+
+    async fn look_and_decide(&self, handoff: HandoffId) -> Result<(), Failure> {
+        let session = self.session;
+        let key = self.context.ask(move |actor| actor.key_of(session)).await.map_err(stopping)?;
+        let Some(key) = key else { return Ok(()) };
+        let quiet = self.context.block(move |context| look(context, &key)).await.map_err(stopping)?;
+        self.context
+            .ask(move |actor| {
+                let now = actor.context.clock.now();
+                match quiet {
+                    Some(quiet) => actor.custodian.decide(session, handoff, quiet, now),
+                    None => {
+                        actor.custodian.cancel(session, Refusal::InFlightWork, "the session could not be looked at")
+                    }
+                }
+            })
+            .await
+            .map_err(stopping)
+    }
+
+    async fn wait_for_owner(&mut self) -> Result<(), Failure> {
+        let deadline = tokio::time::Instant::now() + limits::RELEASED_PATIENCE;
+        loop {
+            match tokio::time::timeout_at(deadline, self.next()).await {
+                Ok(Ok(LeavingEvent::Retired)) => return Ok(()),
+                Ok(Ok(_)) => {}
+                Ok(Err(failed)) => return Err(failed),
+                Err(_) => return Err(released()),
+            }
+        }
+    }
+
+    pub(super) async fn resend(
+        &mut self,
+        key: SessionKey,
+        placed: &PlacedSession,
+        accept: &Verified<Accept>,
+    ) -> Result<(), Failure> {
+        let directory = crate::sessions::path_of(&placed.directory);
+        let wanted = crate::payload::Wanted {
+            key,
+            directory,
+            include_ignored: Vec::new(),
+            exclude: Vec::new(),
+            have: Vec::new(),
+        };
+        let payload = offering::capture(&self.context, wanted).await?;
+        let secret = random().map(ExchangeSecret::from_random);
+        let secret = secret.map_err(|e| failure(exit::FAILED, "no key was made", &e.to_string(), ""))?;
+        let round = Round {
+            head: payload.head,
+            root: payload.root,
+            catalog: payload.catalog.clone(),
+            payload_bytes: payload.payload_bytes,
+            exchange_key: secret.public(),
+        };
+        let session = self.session;
+        let handoff = accept.handoff;
+        let sent = self.context.ask(move |actor| {
+            let token = match actor.custodian.chain(session).map(cede_core::chain::Chain::last) {
+                Some(cede_wire::custody::Custody::Release(release)) => release.token,
+                _ => return Err("not released".to_owned()),
+            };
+            let mesh = actor.peers.mesh().ok_or("no mesh")?;
+            actor.custodian.resend(session, round).map_err(|error| error.to_string())?;
+            Ok((mesh, token))
+        });
+        let (mesh, token) = match sent.await.map_err(stopping)? {
+            Ok(sent) => sent,
+            Err(why) => {
+                let to = accept.destination;
+                let detail = "the copy at the old owner is no longer what was released".to_owned();
+                let refuse =
+                    cede_wire::message::PeerMessage::Refuse { handoff, refusal: Refusal::IntegrityFailed, detail };
+                self.context.tell(move |actor| actor.send(to, refuse)).await;
+                return Err(failure(exit::FAILED, "the pinned copy was not sent", &why, ""));
+            }
+        };
+        let keys = self.keys(&secret, accept, mesh, token)?;
+        match self.serve(&payload, 0, &keys, true).await {
+            Ok(()) => Ok(()),
+            Err(Interruption::Over(failed)) => Err(failed),
+            Err(Interruption::Again(_) | Interruption::Changed) => {
+                Err(failure(exit::FAILED, "the pinned copy was not sent whole", "it changed or the link was lost", ""))
+            }
+        }
+    }
+}
+
+fn look(context: &Context, key: &SessionKey) -> Option<Quiet> {
+    let adapter = context.adapter(key.agent)?;
+    let scratch = context.place("scratch", &key.id().to_string());
+    let head = adapter.capture(&key.native, &scratch).ok()?.head;
+    let fenced = adapter.is_fenced(&key.native).ok()?;
+    Some(Quiet { head, in_flight: !fenced })
+}
+
+/// Ends an idle agent process and raises the fence. Blocks.
+fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Result<(), String> {
+    let adapter = context.adapter(key.agent).ok_or("no adapter")?;
+    let activity = adapter.describe(&key.native).map(|info| info.activity);
+    if matches!(activity, Ok(cede_wire::session::Activity::Open { .. })) {
+        adapter.stop(&key.native).map_err(|error| error.to_string())?;
+    }
+    let command = format!("cede cancel {}", key.id().short());
+    raise(context, key, owner, command)
+}
+
+pub(super) fn released() -> Failure {
+    let why = "the decision is made and durable; the new owner has not answered yet and is told until it does";
+    failure(exit::PENDING, "the session is released", why, "cede status")
+}
+
+fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
+    if plan.needs.is_empty() {
+        return None;
+    }
+    let secrets = plan.secret_looking.join(", ");
+    let why = match plan.needs.iter().any(|need| need == "--yes-secrets") {
+        true => format!("files that look like secrets would travel: {secrets}"),
+        false => format!("{} MB of untracked files would travel", plan.untracked_bytes / 1_000_000),
+    };
+    let cure = format!("add {}, or leave files here with --exclude <glob>", plan.needs.join(" "));
+    Some(failure(exit::PENDING, "the move needs a yes", &why, &cure))
+}
+
+fn cure_of(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotGranted => "on the other device, grant it: cede devices",
+        Refusal::Declined | Refusal::Expired | Refusal::NoApprover => {
+            "ask its operator to type: cede approvals, or for an unattended server: cede policy <this device> --yes"
+        }
+        Refusal::InFlightWork => "wait for the turn to end, or add --wait",
+        Refusal::DestinationCannotResume => "do what the reason says, or carry it anyway with --carry-only",
+        Refusal::TooLarge => "free space there, or leave files here with --exclude <glob>",
+        Refusal::TimedOut => "see whether the device is up: cede devices",
+        Refusal::VersionMismatch => "update the older of the two",
+        Refusal::IntegrityFailed
+        | Refusal::Truncated
+        | Refusal::PayloadUndecodable
+        | Refusal::Unauthorized
+        | Refusal::WrongDestination
+        | Refusal::AlreadyOwner
+        | Refusal::NotOwner
+        | Refusal::StaleToken
+        | Refusal::Busy
+        | Refusal::Cancelled
+        | Refusal::Protocol => "cede status",
+    }
+}
