@@ -219,11 +219,6 @@ impl Chain {
         self.visited_before(self.links.len(), device)
     }
 
-    /// Whether `device` was ever the owner.
-    pub fn has_owned(&self, device: DeviceId) -> bool {
-        self.records.iter().any(|record| took_part(record, device))
-    }
-
     /// The same without the last record: what a device lacks that is sent the last record itself.
     pub fn before_last_for(&self, device: DeviceId) -> &[Signed<Custody>] {
         self.visited_before(self.links.len().saturating_sub(1), device)

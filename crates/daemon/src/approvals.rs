@@ -22,6 +22,17 @@ pub(crate) struct Approval {
     pub(crate) device: DeviceId,
     pub(crate) asked: Instant,
     pub(crate) question: Question,
+    /// Ends with the question: a peer that asks and withdraws leaves nothing behind.
+    _expiry: Expiry,
+}
+
+/// The task that says no when the time is over.
+struct Expiry(tokio::task::AbortHandle);
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// What is asked.
@@ -65,13 +76,14 @@ impl Actor {
             return Err(Refusal::Busy);
         }
         let id = ApprovalId::new(random().map_err(|_| Refusal::NoApprover)?);
-        self.approvals.insert(id, Approval { device, asked: Instant::now(), question });
         tracing::info!(peer = %device.short(), id = %id, "a question waits: cede approvals");
         let context = self.context.clone();
-        tokio::spawn(async move {
+        let expiry = tokio::spawn(async move {
             tokio::time::sleep(limits::APPROVAL).await;
             context.tell(move |actor| actor.settle(id, Err(Refusal::Expired))).await;
         });
+        let _expiry = Expiry(expiry.abort_handle());
+        self.approvals.insert(id, Approval { device, asked: Instant::now(), question, _expiry });
         Ok(())
     }
 

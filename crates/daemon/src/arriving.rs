@@ -247,10 +247,11 @@ impl Actor {
 
     /// The attempt is over. Its chunks stay for the next attempt of the same session.
     pub(crate) fn discard(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal) {
+        let is_it = |arriving: &Arriving| arriving.plan.handoff == handoff;
+        let here = self.arriving.get(&session).is_some_and(is_it).then(|| self.arriving.remove(&session)).flatten();
         // After a restart only the disk knows where parts of it may lie.
-        if self.restore_arriving(session, handoff)
-            && let Some(mut arriving) = self.arriving.remove(&session)
-        {
+        let known = here.or_else(|| ArrivalPlan::load(&self.context, handoff).map(Arriving::new));
+        if let Some(mut arriving) = known {
             let (turn, staging) = (arriving.stop(), arriving.plan.staging);
             tokio::task::spawn_blocking(move || {
                 let Some(_held) = turn.hold() else { return };

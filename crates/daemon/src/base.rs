@@ -13,6 +13,7 @@ use cede_wire::id::ChunkId;
 use cede_wire::record::PlacedSession;
 
 use crate::context::Context;
+use crate::payload::Wanted;
 
 /// The chunks of this attempt, of earlier ones, and of the session's last visit.
 #[derive(Clone)]
@@ -66,7 +67,8 @@ pub(crate) fn last_visit(context: &Context, placed: &PlacedSession) -> Option<Vi
     };
     let files = catalog.entries.iter().filter_map(|entry| Some((local(entry)?, entry.chunks())));
     let files = SourceFiles::collect(files.filter(|(_, chunks)| !chunks.is_empty()));
-    Some(Visit { baseline: Baseline::of(&catalog.entries), files, root })
+    let exclude = Wanted::kept(context, placed.key.id()).map(|wanted| wanted.exclude).unwrap_or_default();
+    Some(Visit { baseline: Baseline::of(&catalog.entries).leaving(&exclude, true), files, root })
 }
 
 /// Where the conversation's files lie, by their logical paths.

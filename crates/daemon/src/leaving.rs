@@ -196,6 +196,9 @@ impl Actor {
         }
         self.report(session, Phase::Committed, (0, 0), 0, "");
         self.leaving_event(session, LeavingEvent::Retired);
+        // Nothing is captured for this move any more.
+        let scratch = self.context.place("scratch", &session.to_string());
+        tokio::task::spawn_blocking(move || std::fs::remove_dir_all(scratch));
     }
 
     pub(crate) fn leaving_link_down(&mut self, device: DeviceId) {

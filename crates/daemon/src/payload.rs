@@ -12,21 +12,43 @@ use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture,
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::Head;
 use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
-use cede_wire::id::Hash;
+use cede_wire::id::{Hash, SessionId};
 use cede_wire::session::SessionKey;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_ms;
 use crate::context::Context;
 use crate::limits;
 
 /// What to capture.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) key: SessionKey,
     pub(crate) directory: PathBuf,
     pub(crate) include_ignored: Vec<String>,
     pub(crate) exclude: Vec<String>,
     pub(crate) have: Vec<Oid>,
+}
+
+impl Wanted {
+    /// Keeps how a session was captured when it left: the same capture again gives the same payload, and what was left
+    /// out then makes no difference when it comes back.
+    pub(crate) fn keep(&self, context: &Context) -> std::io::Result<()> {
+        let file = context.place("departures", &format!("{}.json", self.key.id()));
+        if let Some(directory) = file.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let new = file.with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(self)?)?;
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, &file)
+    }
+
+    /// How a session was captured when it last left.
+    pub(crate) fn kept(context: &Context, session: SessionId) -> Option<Self> {
+        let file = context.place("departures", &format!("{session}.json"));
+        serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+    }
 }
 
 /// A captured session.

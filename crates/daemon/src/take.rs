@@ -197,7 +197,7 @@ impl Actor {
                         return;
                     };
                     // What goes back to a device where it was needs no second yes.
-                    let back = actor.custodian.chain(question.session).is_some_and(|c| c.has_owned(question.from));
+                    let back = actor.custodian.chain(question.session).is_some_and(|c| c.owned_by(question.from));
                     let request = MoveRequest {
                         device: destination_name.clone(),
                         wait: question.wait,

@@ -23,7 +23,7 @@ use crate::clock::random;
 use crate::context::Context;
 use crate::limits;
 use crate::offering::{self, Order, Prepared, failure, stopping};
-use crate::payload::Payload;
+use crate::payload::{Payload, Wanted};
 use crate::sending::{self, Content, SendError};
 
 use super::{LeavingEvent, raise};
@@ -191,7 +191,7 @@ impl Move {
             drop(payload);
             payload = offering::capture(&self.context, order.wanted(&accept.have)).await?;
             if frozen {
-                self.keep_catalog(&payload).await?;
+                self.keep_catalog(&payload, order.wanted(&accept.have)).await?;
             }
         }
     }
@@ -206,11 +206,14 @@ impl Move {
     }
 
     /// The last catalog is durable here before it is announced: the way back compares with it.
-    async fn keep_catalog(&self, payload: &Payload) -> Result<(), Failure> {
+    async fn keep_catalog(&self, payload: &Payload, wanted: Wanted) -> Result<(), Failure> {
         let bytes = payload.bytes.clone();
-        let kept = self.context.block(move |context| context.objects.put(&bytes)).await.map_err(stopping)?;
-        kept.map(drop)
-            .map_err(|error| failure(exit::FAILED, "the catalog was not kept", &error.to_string(), "free some space"))
+        let kept = self.context.block(move |context| {
+            wanted.keep(context).map_err(|error| error.to_string())?;
+            context.objects.put(&bytes).map_err(|error| error.to_string())
+        });
+        let kept = kept.await.map_err(stopping)?;
+        kept.map(drop).map_err(|why| failure(exit::FAILED, "the catalog was not kept", &why, "free some space"))
     }
 
     async fn remember(&self, order: &Order, payload: &Payload) -> Result<(), Failure> {
@@ -503,13 +506,8 @@ impl Move {
         accept: &Verified<Accept>,
     ) -> Result<(), Failure> {
         let directory = crate::sessions::path_of(&placed.directory);
-        let wanted = crate::payload::Wanted {
-            key,
-            directory,
-            include_ignored: Vec::new(),
-            exclude: Vec::new(),
-            have: Vec::new(),
-        };
+        let plain = Wanted { key, directory, include_ignored: Vec::new(), exclude: Vec::new(), have: Vec::new() };
+        let wanted = Wanted::kept(&self.context, self.session).unwrap_or(plain);
         let payload = offering::capture(&self.context, wanted).await?;
         let secret = random().map(ExchangeSecret::from_random);
         let secret = secret.map_err(|e| failure(exit::FAILED, "no key was made", &e.to_string(), ""))?;
