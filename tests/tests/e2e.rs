@@ -1,15 +1,20 @@
 //! Two real daemons, from the command to the bytes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cede_agent::adapter::recorded::{Story, plant};
 use cede_agent::adapter::{Adapter, Surroundings, TranscriptFile, adapters};
+use cede_carrier::endpoint::Endpoint;
+use cede_carrier::gate::Gate;
+use cede_seal::device::LocalDevice;
 use cede_tests::devices::trees::{dirty, evidence, names};
 use cede_tests::devices::{Device, Devices, claude, pair_with, request, show_words, trees, wait_until};
 use cede_wire::control::{ApprovalSummary, Answer, Command, Failure, MoveReport, MoveRequest, Phase, ReplyBody, exit};
 use cede_wire::custody::Head;
-use cede_wire::id::SessionId;
+use cede_wire::id::{DeviceKey, MeshId, SessionId};
+use cede_wire::message::{Hello, PROTOCOL_MAX};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
 
@@ -467,9 +472,9 @@ fn wrong_words_are_one_guess() {
     let devices = Devices::strangers(CEDE);
     let (a, b) = (&devices.a, &devices.b);
     let (shown, words) = show_words(a);
-    let mut other: Vec<&str> = words.split_whitespace().collect();
+    let mut other: Vec<&str> = words.split('-').collect();
     other.reverse();
-    let wrong = b.ask(pair_with(&other.join(" "), &a.address));
+    let wrong = b.ask(pair_with(&other.join("-"), &a.address));
     let failed = refused(wrong);
     assert_eq!((failed.exit, failed.what.as_str()), (exit::REFUSED, "the devices are not paired"));
     let burned = refused(b.ask(pair_with(&words, &a.address)));
@@ -629,4 +634,122 @@ fn staging_that_a_person_removed_is_made_again() {
     } else {
         assert_eq!(evidence(&tree), before);
     }
+}
+
+/// A device with another's key that speaks a later protocol only.
+struct Later {
+    runtime: tokio::runtime::Runtime,
+}
+
+struct Everybody;
+
+impl Gate for Everybody {
+    fn admits(&self, _: &DeviceKey) -> bool {
+        true
+    }
+
+    fn pairing_open(&self) -> bool {
+        false
+    }
+}
+
+impl Later {
+    fn instead_of(device: &Device, mesh: MeshId) -> Self {
+        let secret: [u8; 32] = std::fs::read(device.state().join("secrets/identity")).unwrap().try_into().unwrap();
+        let local = LocalDevice::from_secret(&secret);
+        let (protocol_min, protocol_max) = (PROTOCOL_MAX + 1, PROTOCOL_MAX + 2);
+        let (device_id, software) = (local.device(), "9.9.9".to_owned());
+        let hello = Hello { protocol_min, protocol_max, device: device_id, mesh, software, members: 2 };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let address = device.address.parse().unwrap();
+        runtime.spawn(async move {
+            let endpoint = Endpoint::bind(&local, address, Arc::new(Everybody)).unwrap();
+            while endpoint.accept(&hello).await.is_some() {}
+        });
+        Self { runtime }
+    }
+}
+
+/// Shows: C-3
+#[test]
+fn device_of_another_protocol_is_named_as_that() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    let mesh = devices.a.status().mesh.unwrap();
+    devices.b.stop();
+    let later = Later::instead_of(&devices.b, mesh);
+    wait_until("the link ends", || devices.a.status().peers.iter().all(|peer| !peer.connected));
+    let failed = refused(devices.a.to("server", id));
+    assert_eq!((failed.exit, failed.refusal), (exit::VERSION, Some(Refusal::VersionMismatch)));
+    assert!(failed.why.contains("no protocol version in common: ours 1, theirs 2"), "{}", failed.why);
+    assert_eq!(failed.cure, "update the older of the two");
+    let Ok(Answer::Doctor { checks }) = devices.a.ask(Command::Doctor) else { panic!("no checks") };
+    let server = checks.iter().find(|check| check.what == "server").unwrap();
+    assert!(server.found.contains("no protocol version in common"), "{}", server.found);
+    later.runtime.shutdown_background();
+}
+
+/// Shows: H-12
+#[test]
+fn status_shows_a_move_while_it_goes_on() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let asked = a.open(Command::To(request("server", id))).unwrap();
+    let waiting = question(b);
+    let moves = a.status().moves;
+    let shown = moves.first().map(|one| (one.from.as_str(), one.to.as_str(), one.progress.phase));
+    assert_eq!(shown, Some(("laptop", "server", Phase::Offered)));
+    assert_eq!(moves[0].progress.in_charge, "laptop");
+    assert_eq!(b.status().next, "cede approvals");
+    decide(b, &waiting, true);
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    wait_until("both say that it ended", || a.status().moves.is_empty() && b.status().moves.is_empty());
+}
+
+/// Shows: H-21, H-24
+#[test]
+fn stopped_source_is_the_owner_when_it_is_back() {
+    let mut devices = Devices::friends(CEDE);
+    let (tree, planted) = large_claude(&devices);
+    let before = (evidence(&tree), claude::resumable(&devices.a.home, &planted));
+    let carried = MoveRequest { carry_only: true, ..request("server", planted.id) };
+    let mut asked = devices.a.open(Command::To(carried.clone())).unwrap();
+    asked.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
+    assert!(devices.a.stop().success());
+    assert!(asked.end(&mut |_| {}).is_none_or(|end| end.is_err()));
+    devices.a.start();
+    devices.wait_for_link();
+    wait_until("the fence is down", || claude::resumable(&devices.a.home, &planted).is_some());
+    assert_eq!((evidence(&tree), claude::resumable(&devices.a.home, &planted)), before);
+    wait_until("no staging is left", || names(&devices.b.home).is_empty());
+    assert_eq!(state(&devices.a, planted.id), "in charge here");
+    devices.a.move_with(carried).unwrap();
+    nothing_left(&devices.b);
+}
+
+/// Shows: T-10
+#[test]
+fn secret_looking_files_travel_only_after_a_yes() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (tree, id) = adopted(a);
+    std::fs::write(tree.join(".env"), "TOKEN=abc\n").unwrap();
+    let mut planned = Vec::new();
+    let asked = a.open(Command::To(request("server", id))).unwrap();
+    let failed = refused(
+        asked
+            .end(&mut |body| {
+                if let ReplyBody::Planned(plan) = body {
+                    planned.push(plan.needs.clone());
+                }
+            })
+            .unwrap(),
+    );
+    assert_eq!(failed.exit, exit::PENDING);
+    assert_eq!(failed.cure, "add --yes-secrets, or leave files here with --exclude <glob>");
+    assert_eq!(planned, [["--yes-secrets"]]);
+    assert_eq!(names(&b.home), [""; 0]);
+    a.move_with(MoveRequest { exclude: vec![".env".to_owned()], ..request("server", id) }).unwrap();
+    assert!(!b.home.join("project/.env").exists());
 }

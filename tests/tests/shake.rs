@@ -1,9 +1,11 @@
 //! Two real daemons under kill -9 and cut lines, at moments that a seed chooses.
 //!
-//! `CEDE_SHAKE` sets the full counts, `CEDE_SEED` the moments, `CEDE_KILLS` and `CEDE_CUTS` other counts.
+//! `CEDE_SHAKE` sets the full counts, `CEDE_SEED` the moments, `CEDE_KILLS` and `CEDE_CUTS` other counts, `CEDE_PROGRAM`
+//! another build.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use cede_tests::devices::claude::{self, Planted};
@@ -15,8 +17,8 @@ use cede_wire::control::{Answer, Command, Failure, MoveReport, MoveRequest, Phas
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 
-/// Files of the tree, and bytes of each: 24 MiB.
-const FILES: usize = 2_000;
+/// Files of the tree at full counts: 24 MiB. A quarter of them otherwise.
+const FILES: u64 = 2_000;
 const BYTES: usize = 12 << 10;
 /// The part of the files that is written anew before each move: every second one.
 const EVERY: usize = 2;
@@ -26,6 +28,11 @@ const SLACK_BYTES: u64 = 6 << 20;
 fn count(variable: &str, usual: u64, full: u64) -> u64 {
     let asked = std::env::var(variable).ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(if std::env::var_os("CEDE_SHAKE").is_some() { full } else { usual })
+}
+
+/// The program that was built beside the tests, or another build of it.
+fn program() -> String {
+    std::env::var("CEDE_PROGRAM").unwrap_or_else(|_| CEDE.to_owned())
 }
 
 fn seed() -> u64 {
@@ -64,9 +71,10 @@ struct Evidence {
 
 impl Shaken {
     fn new(seed: u64) -> Self {
-        let devices = Devices::friends(CEDE);
+        let devices = Devices::friends(&program());
         let tree = devices.a.home.join("project");
-        trees::large(&tree, FILES, BYTES, seed);
+        let files = count("CEDE_FILES", FILES / 4, FILES);
+        trees::large(&tree, usize::try_from(files).unwrap(), BYTES, seed);
         let planted = claude::plant(&devices.a.home, &tree, 40);
         Self { devices, planted, numbers: Numbers(seed), turns: 40, at_a: true, sums: Sums::default() }
     }
@@ -107,13 +115,18 @@ impl Shaken {
     }
 
     /// Starts a move; what its client saw comes when it ended or its daemon did.
-    fn begin(&self) -> std::thread::JoinHandle<Client> {
+    fn begin(&self) -> (std::thread::JoinHandle<Client>, Receiver<Phase>) {
         let mut answers = self.owner().open(Command::To(self.request())).unwrap();
-        std::thread::spawn(move || {
+        let (seen, phases) = std::sync::mpsc::channel();
+        let client = std::thread::spawn(move || {
             let mut client = Client::default();
             while let Some(body) = answers.line() {
                 match body {
-                    ReplyBody::Progress(progress) => client.phase = Some(progress.phase),
+                    ReplyBody::Progress(progress) => {
+                        client.phase = Some(progress.phase);
+                        // Nobody listens any more once the blow fell.
+                        let _told = seen.send(progress.phase);
+                    }
                     ReplyBody::Done(Answer::Moved(report)) => {
                         client.report = Some(*report);
                         break;
@@ -126,7 +139,8 @@ impl Shaken {
                 }
             }
             client
-        })
+        });
+        (client, phases)
     }
 
     /// Waits until nothing moves and the devices agree; whether the session stands at the other one.
@@ -196,6 +210,35 @@ impl Shaken {
     }
 }
 
+/// When the blow falls: at any time, or a moment after a phase was seen.
+#[derive(Debug)]
+enum Blow {
+    At(Duration),
+    After(Phase, Duration),
+}
+
+impl Blow {
+    /// The short phases would seldom be met by chance, so half of the blows aim at one.
+    fn choose(numbers: &mut Numbers, usual: Duration) -> Self {
+        let phases = [Phase::Offered, Phase::Transferring, Phase::Transferring, Phase::Staged, Phase::Released];
+        let any = usual.mul_f64(numbers.below(1_100) as f64 / 1_000.0);
+        let moment = Duration::from_micros(numbers.below(60_000));
+        let phase = phases[numbers.below(phases.len() as u64) as usize];
+        if numbers.below(2) == 0 { Self::At(any) } else { Self::After(phase, moment) }
+    }
+
+    fn wait_for(&self, phases: &Receiver<Phase>) {
+        match self {
+            Self::At(at) => std::thread::sleep(*at),
+            Self::After(phase, moment) => {
+                // A move that ended before has no such phase any more.
+                let _met = phases.iter().find(|seen| seen >= phase);
+                std::thread::sleep(*moment);
+            }
+        }
+    }
+}
+
 /// What the client of a move saw.
 #[derive(Debug, Default)]
 struct Client {
@@ -218,11 +261,12 @@ fn killed_at_random_moments_has_one_owner_and_loses_nothing() {
         let before = shaken.evidence(shaken.owner());
         let watcher = shaken.watch();
         let source = shaken.numbers.below(2) == 0;
-        let at = usual.mul_f64(shaken.numbers.below(1_200) as f64 / 1_000.0);
+        let blow = Blow::choose(&mut shaken.numbers, usual);
         let pause = Duration::from_millis(shaken.numbers.below(400));
         let started = Instant::now();
-        let client = shaken.begin();
-        std::thread::sleep(at);
+        let (client, phases) = shaken.begin();
+        blow.wait_for(&phases);
+        let at = started.elapsed();
         let first = shaken.at_a == source;
         let victim = if first { &mut shaken.devices.a } else { &mut shaken.devices.b };
         victim.kill();
@@ -272,7 +316,7 @@ fn line_cut_at_random_moments_costs_time_and_nothing_else() {
         // Every fourth outlives the link; the others only make it wait.
         let long = cut % 4 == 3;
         let dark = Duration::from_millis(if long { 21_000 } else { 200 } + shaken.numbers.below(2_500));
-        let client = shaken.begin();
+        let (client, _phases) = shaken.begin();
         std::thread::sleep(at);
         doors.iter().for_each(|door| door.cut(true));
         std::thread::sleep(dark);
