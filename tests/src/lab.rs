@@ -58,15 +58,22 @@ impl Lab {
     /// A home directory in which all agents talk to the laboratory's model, and a project in it.
     pub fn home(&self, name: &str) -> Home<'_> {
         let home = self.directory(name);
+        self.furnish(&home, &home.join("cede-state"))
+    }
+
+    /// The same in a home directory that is there already; `state` is where `cede` keeps its own files.
+    pub fn furnish(&self, home: &Path, state: &Path) -> Home<'_> {
+        let home = home.to_owned();
         let workdir = home.join("work");
         std::fs::create_dir_all(&workdir).unwrap();
-        write(&home.join(".codex/config.toml"), &self.codex_config());
+        let trusted = format!("\n[projects.\"{}\"]\ntrust_level = \"trusted\"\n", workdir.display());
+        write(&home.join(".codex/config.toml"), &(self.codex_config() + &trusted));
         write(&home.join(".config/opencode/opencode.json"), &self.opencode_config().to_string());
         let claude = json!({ "hasCompletedOnboarding": true, "theme": "dark",
             "customApiKeyResponses": { "approved": ["dummy"], "rejected": [] },
             "projects": { workdir.to_str().unwrap(): { "hasTrustDialogAccepted": true } } });
         write(&home.join(".claude.json"), &claude.to_string());
-        Home { lab: self, state: home.join("cede-state"), home, workdir }
+        Home { lab: self, state: state.to_owned(), home, workdir }
     }
 
     /// The bodies of the requests that the model received, oldest first.
@@ -77,7 +84,7 @@ impl Lab {
     }
 
     /// The variables of an agent's environment.
-    fn variables(&self) -> Vec<(OsString, OsString)> {
+    pub fn variables(&self) -> Vec<(OsString, OsString)> {
         let model = format!("http://127.0.0.1:{}", self.port);
         let variables = [
             ("LANG", "C.UTF-8"),
@@ -94,7 +101,7 @@ impl Lab {
     }
 
     /// Where the agents are found: programs that enter the namespace and become the agent.
-    fn path(&self) -> OsString {
+    pub fn path(&self) -> OsString {
         let mut path = self.place.path().join("bin").into_os_string();
         path.push(":/usr/local/bin:/usr/bin:/bin");
         path

@@ -6,7 +6,7 @@ use cede_agent::adapter::{AgentError, Installed};
 use cede_tests::lab::{Home, wait_until};
 use cede_wire::session::{Activity, NativeId};
 
-use crate::driver::{self, CODEX, end_leftovers, install, model_saw, stage, tombstone};
+use crate::driver::{self, CODEX, Terminal, end_leftovers, install, model_saw, stage, tombstone};
 
 fn fork(home: &Home<'_>, parent: &NativeId, prompt: &str) -> NativeId {
     let before = CODEX.sessions(home);
@@ -14,6 +14,24 @@ fn fork(home: &Home<'_>, parent: &NativeId, prompt: &str) -> NativeId {
     let said = home.run(&home.workdir, &argv);
     assert!(said.success, "{}", said.text);
     CODEX.sessions(home).into_iter().find(|id| !before.contains(id)).expect("a new session")
+}
+
+#[test]
+fn codex_in_its_terminal_refuses_and_names_the_owner() {
+    let Some(lab) = driver::lab() else { return };
+    let home = lab.home("one");
+    let native = CODEX.begin(&home, "the secret word is PLUM");
+    let adapter = CODEX.adapter(&home);
+    adapter.fence(&native, &tombstone("laptop")).unwrap();
+    let script = format!("codex resume {native}; sleep 60");
+    let Some(terminal) = Terminal::open(&home, &["sh", "-c", &script]) else { return };
+    wait_until("refused", Duration::from_secs(40), || terminal.screen().contains("moved to laptop"));
+    println!("{}", terminal.screen());
+    // Its background server outlives the terminal.
+    home.run(&home.workdir, &["codex", "app-server", "daemon", "stop"]);
+    adapter.lift(&native).unwrap();
+    assert!(CODEX.resume(&home, &home.workdir, &native, "go on").success);
+    assert!(model_saw(&lab, "go on", &["PLUM"]));
 }
 
 #[test]

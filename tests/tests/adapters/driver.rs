@@ -180,6 +180,11 @@ impl Terminal {
         self.tmux(&["send-keys", "Enter"]);
     }
 
+    /// Presses a key by its name, like `Down`.
+    pub fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
     /// What it shows, as one line: the program breaks lines where it likes.
     pub fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-J"]).split_whitespace().collect::<Vec<_>>().join(" ")

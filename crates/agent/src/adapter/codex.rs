@@ -101,6 +101,15 @@ impl CodexAdapter {
         Ok(files)
     }
 
+    /// Gives the index the session's own provider again.
+    fn restore_provider(&self, rollout: &Path) -> Result<(), AgentError> {
+        let Some(meta) = rollout::meta(rollout).ok().flatten() else { return Ok(()) };
+        match &meta.model_provider {
+            Some(provider) => self.store.set_provider(&meta.id, provider).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     /// Keeps forks that stay here working: they find their parent's bytes among the archived sessions.
     fn keep_for_forks(&self, native: &NativeId, file: &Path) -> Result<Option<PathBuf>, AgentError> {
         if !self.store.has_forks(native) || self.store.find_archived(native.as_str()).is_some() {
@@ -174,6 +183,8 @@ impl Adapter for CodexAdapter {
         }
         for place in closure.own.iter().rev() {
             let meta = store::meta(&tombstone::real(place))?;
+            // The index first: Codex would take a tombstone with a provider that it knows for a conversation.
+            self.store.set_provider(&meta.id, &record.text)?;
             fences::bury(place, &tombstone::bytes(&meta, &record.text), tombstone::is)?;
         }
         Ok(())
@@ -187,6 +198,7 @@ impl Adapter for CodexAdapter {
             if let Some(kept) = fences::unbury(&place, tombstone::is)? {
                 tracing::warn!(kept = %kept.display(), "something else stood where the tombstone was; it is kept");
             }
+            self.restore_provider(&place)?;
         }
         for copy in record.into_iter().flat_map(|fence| fence.copies) {
             durable::remove(&copy)?;

@@ -33,6 +33,9 @@ pub(super) fn install(adapter: &CodexAdapter, arrival: &Arrival) -> Result<Insta
     }
     let (id, name, local) = &arrived.main;
     let outcome = place(adapter, id, name, local)?;
+    // Last: with the old provider back, a tombstone that still stood there would be taken for a conversation.
+    let mine = std::iter::once(&arrived.main).chain(&arrived.sub_agents);
+    mine.into_iter().try_for_each(|(_, _, local)| adapter.restore_provider(local))?;
     forget_copies(adapter, &arrival.native)?;
     adapter.fences.forget(&arrival.native)?;
     Ok(outcome)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use cede_wire::session::NativeId;
 
@@ -66,6 +66,30 @@ impl Store {
         let path = PathBuf::from(row.ok().and_then(|text: Option<String>| text)?);
         let plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
         (plain && path.starts_with(self.sessions()) && id_in_name(&path).as_deref() == Some(native)).then_some(path)
+    }
+
+    /// Changes the model provider in the index, where it has a row for the session; returns the one from before.
+    pub(super) fn set_provider(&self, native: &str, provider: &str) -> Result<Option<String>, AgentError> {
+        let file = self.home.join("state_5.sqlite");
+        if !file.exists() {
+            return Ok(None);
+        }
+        let change = || -> rusqlite::Result<Option<String>> {
+            let index = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            index.busy_timeout(std::time::Duration::from_secs(10))?;
+            index.pragma_update(None, "synchronous", "full")?;
+            let query = "select model_provider from threads where id = ?1";
+            let before: Option<String> = index.query_row(query, [native], |row| row.get(0)).optional()?;
+            if before.as_deref().is_some_and(|before| before != provider) {
+                index.execute("update threads set model_provider = ?2 where id = ?1", [native, provider])?;
+            }
+            Ok(before)
+        };
+        let world = |error: rusqlite::Error| AgentError::World {
+            doing: format!("change {}", file.display()),
+            why: error.to_string(),
+        };
+        change().map_err(world)
     }
 
     /// The session's file, its sub-agents' and its ancestors'.

@@ -1,8 +1,8 @@
 //! What stands in a rollout's place while the session lives elsewhere.
 //!
-//! A first record whose `history_mode` is the sentence for the person: Codex refuses to resume, fork or archive it
-//! and prints the value. Its `id` is none, so that versions which know no `history_mode` refuse it too. Codex's
-//! index keeps its row, because the record is never accepted.
+//! A first record whose model provider is the sentence for the person: Codex refuses to go on with a provider that
+//! is not configured, and names it, in its terminal as in `codex exec`. Where Codex's index has a row for the
+//! session the provider there counts, so the fence changes both.
 
 use std::path::{Path, PathBuf};
 
@@ -21,16 +21,16 @@ pub(super) fn bytes(meta: &Meta, text: &str) -> Vec<u8> {
         "ordinal": 0,
         "type": "session_meta",
         "payload": {
-            "session_id": "moved",
-            "id": "moved",
+            "session_id": meta.id,
+            "id": meta.id,
             "timestamp": "1970-01-01T00:00:00.000Z",
             "cwd": meta.cwd,
             "originator": ORIGINATOR,
             "cli_version": meta.cli_version,
             "source": "cli",
-            "model_provider": meta.model_provider,
+            "model_provider": text,
             "base_instructions": { "text": text },
-            "history_mode": text,
+            "history_mode": "paginated",
         },
     });
     format!("{record}\n").into_bytes()
