@@ -100,6 +100,20 @@ impl Lab {
         variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
+    /// Ends what an agent started from a home of this laboratory and left running, known by its command line.
+    fn end_background_programs(&self) {
+        let place = self.place.path().to_string_lossy().into_owned();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let program =
+                String::from_utf8_lossy(words.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
+            if program.starts_with(&place) && name.parse::<u32>().is_ok() {
+                let _ = Command::new("kill").args(["-9", &name]).status();
+            }
+        }
+    }
+
     /// Where the agents are found: programs that enter the namespace and become the agent.
     pub fn path(&self) -> OsString {
         let mut path = self.place.path().join("bin").into_os_string();
@@ -143,6 +157,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        self.end_background_programs();
         // The model ends when its input closes; a lost model is killed with its namespace.
         drop(self.model.stdin.take());
         let _ = self.model.kill();

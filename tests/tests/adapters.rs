@@ -7,6 +7,7 @@ mod claude_code;
 mod codex;
 #[path = "adapters/contract.rs"]
 mod contract;
+#[expect(dead_code, reason = "the tests of real devices use the rest")]
 #[path = "adapters/driver.rs"]
 mod driver;
 #[path = "adapters/moves.rs"]

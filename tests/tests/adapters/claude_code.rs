@@ -11,6 +11,7 @@ use crate::driver::{
     self, CLAUDE_CODE, Terminal, end_leftovers, install, model_never_saw, model_saw, stage, tombstone,
 };
 
+/// Shows: A-6
 #[test]
 fn claude_code_left_open_refuses_the_next_prompt_and_names_the_owner() {
     let Some(lab) = driver::lab() else { return };
@@ -60,6 +61,7 @@ fn claude_code_left_open_goes_on_after_a_cancelled_move() {
     assert!(model_saw(&lab, "and on", &["PLUM", "go on please"]));
 }
 
+/// Shows: A-4
 #[test]
 fn claude_code_sub_agents_and_tool_results_travel() {
     let Some(lab) = driver::lab() else { return };
@@ -79,6 +81,7 @@ fn claude_code_sub_agents_and_tool_results_travel() {
     assert!(again.files.iter().any(|file| file.path.shown().starts_with("side/subagents/")));
 }
 
+/// Shows: A-11
 #[test]
 fn claude_code_killed_in_a_tool_leaves_an_interrupted_session_and_a_process() {
     let Some(lab) = driver::lab() else { return };

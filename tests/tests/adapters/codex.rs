@@ -16,6 +16,7 @@ fn fork(home: &Home<'_>, parent: &NativeId, prompt: &str) -> NativeId {
     CODEX.sessions(home).into_iter().find(|id| !before.contains(id)).expect("a new session")
 }
 
+/// Shows: A-3
 #[test]
 fn codex_in_its_terminal_refuses_and_names_the_owner() {
     let Some(lab) = driver::lab() else { return };
@@ -34,6 +35,7 @@ fn codex_in_its_terminal_refuses_and_names_the_owner() {
     assert!(model_saw(&lab, "go on", &["PLUM"]));
 }
 
+/// Shows
 #[test]
 fn codex_fork_of_a_fork_travels_with_its_ancestors() {
     let Some(lab) = driver::lab() else { return };
@@ -97,6 +99,7 @@ fn codex_ancestor_that_becomes_a_session_of_its_own_leaves_the_archive() {
     assert!(model_saw(&lab, "child again", &["PLUM", "KIWI", "child goes on"]));
 }
 
+/// Shows: A-4
 #[test]
 fn codex_sub_agents_travel_and_are_no_sessions() {
     let Some(lab) = driver::lab() else { return };
@@ -111,6 +114,7 @@ fn codex_sub_agents_travel_and_are_no_sessions() {
     assert!(model_saw(&lab, "go on", &["PLUM"]));
 }
 
+/// Shows: A-11
 #[test]
 fn codex_killed_in_a_tool_leaves_an_interrupted_session_and_a_process() {
     let Some(lab) = driver::lab() else { return };

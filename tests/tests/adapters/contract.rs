@@ -62,6 +62,7 @@ fn story() -> Story {
     Story::example("openai", "m")
 }
 
+/// Shows: A-1
 #[test]
 fn planted_session_is_discovered_and_described_alike() {
     for kind in KINDS {
@@ -95,6 +96,7 @@ fn unknown_session_is_named_as_such() {
     assert!(place.agents_files().is_empty(), "nothing was written");
 }
 
+/// Shows
 #[test]
 fn lifted_fence_leaves_no_trace_among_the_agents_files() {
     for kind in KINDS {
@@ -115,6 +117,7 @@ fn lifted_fence_leaves_no_trace_among_the_agents_files() {
     }
 }
 
+/// Shows: A-3
 #[test]
 fn fence_survives_the_daemon() {
     for kind in KINDS {
@@ -128,6 +131,7 @@ fn fence_survives_the_daemon() {
     }
 }
 
+/// Shows: A-9
 #[test]
 fn arrival_is_installed_once_however_often_it_is_asked_for() {
     for kind in KINDS {
@@ -145,6 +149,7 @@ fn arrival_is_installed_once_however_often_it_is_asked_for() {
     }
 }
 
+/// Shows: A-3, H-25
 #[test]
 fn returning_session_extends_what_is_here_and_takes_the_fence_down() {
     for kind in [AgentKind::Codex, AgentKind::ClaudeCode] {
@@ -173,6 +178,7 @@ fn returning_session_extends_what_is_here_and_takes_the_fence_down() {
     }
 }
 
+/// Shows: A-9
 #[test]
 fn crash_in_the_middle_of_a_return_loses_no_turn() {
     for kind in [AgentKind::Codex, AgentKind::ClaudeCode] {
@@ -257,6 +263,7 @@ fn damaged_transcripts_are_described_or_refused_and_never_panic() {
     }
 }
 
+/// Shows: A-9
 #[test]
 fn foreign_or_hostile_arrivals_are_refused_and_nothing_is_written() {
     for kind in [AgentKind::Codex, AgentKind::ClaudeCode] {
@@ -281,6 +288,7 @@ fn foreign_or_hostile_arrivals_are_refused_and_nothing_is_written() {
     }
 }
 
+/// Shows: A-10
 #[test]
 fn destination_without_the_agent_says_how_to_install_it() {
     let place = Place::new();
@@ -292,6 +300,7 @@ fn destination_without_the_agent_says_how_to_install_it() {
     }
 }
 
+/// Shows: A-10
 #[test]
 fn destination_with_an_older_agent_or_without_the_provider_says_what_helps() {
     let place = Place::new();

@@ -5,6 +5,7 @@ use cede_wire::session::Activity;
 
 use crate::driver::{self, Driver, install, model_never_saw, model_saw, stage, tombstone};
 
+/// Shows
 fn there_and_back(driver: Driver) {
     let Some(lab) = driver::lab() else { return };
     let (one, two) = (lab.home("one"), lab.home("two"));
@@ -53,6 +54,7 @@ fn there_and_back(driver: Driver) {
     assert_eq!(here.describe(&native).unwrap().turns, 3);
 }
 
+/// Shows: A-3
 fn cancelled_move_leaves_no_trace(driver: Driver) {
     let Some(lab) = driver::lab() else { return };
     let home = lab.home("one");
@@ -71,6 +73,7 @@ fn cancelled_move_leaves_no_trace(driver: Driver) {
     assert!(model_never_saw(&lab, "must not be said"));
 }
 
+/// Shows: A-8
 fn two_histories_are_both_kept(driver: Driver) {
     let Some(lab) = driver::lab() else { return };
     let (one, two) = (lab.home("one"), lab.home("two"));

@@ -8,6 +8,7 @@ use cede_wire::session::Activity;
 
 use crate::driver::{self, OPENCODE, end_leftovers, install, model_saw, stage, tombstone};
 
+/// Shows: A-4
 #[test]
 fn opencode_sub_agents_travel_and_are_no_sessions() {
     let Some(lab) = driver::lab() else { return };
@@ -25,6 +26,7 @@ fn opencode_sub_agents_travel_and_are_no_sessions() {
     assert!(model_saw(&lab, "go on", &["PLUM", "KIWI"]));
 }
 
+/// Shows: A-7
 #[test]
 fn opencode_fence_leaves_other_sessions_alone() {
     let Some(lab) = driver::lab() else { return };
@@ -43,6 +45,7 @@ fn opencode_fence_leaves_other_sessions_alone() {
     assert_eq!(names, ["opencode.json"]);
 }
 
+/// Shows: A-11
 #[test]
 fn opencode_killed_in_a_tool_leaves_an_interrupted_session_and_a_process() {
     let Some(lab) = driver::lab() else { return };

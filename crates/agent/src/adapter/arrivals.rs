@@ -104,6 +104,7 @@ pub(super) fn bytes<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> u64 {
 mod tests {
     use super::*;
 
+    /// Shows: A-8
     #[test]
     fn prefix_is_told_from_divergence_both_ways() {
         let place = tempfile::tempdir().unwrap();
@@ -121,6 +122,7 @@ mod tests {
         }
     }
 
+    /// Shows: T-5
     #[test]
     fn symlink_among_the_arrived_files_is_refused() {
         let place = tempfile::tempdir().unwrap();

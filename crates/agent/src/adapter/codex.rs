@@ -3,6 +3,7 @@
 //! A fork's file begins inside its parent's by byte offset, so files travel byte for byte, the whole chain of them.
 //! Source: SPEC A-5.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo
 use crate::adapter::fences::{self, Fence, Fences};
 use crate::adapter::limits::{LISTING_SCAN_BYTES, SESSIONS};
 use crate::adapter::scans::Scans;
+use crate::adapter::scratch::Scratch;
 use crate::adapter::{
     Adapter, AgentError, Arrival, CannotResume, Installed, LeftoverProcess, Surroundings, Tombstone, Transcript,
     TranscriptFile, arrivals, durable, processes, requirements, text,
@@ -108,6 +110,22 @@ impl CodexAdapter {
             Some(provider) => self.store.set_provider(&meta.id, provider).map(|_| ()),
             None => Ok(()),
         }
+    }
+
+    /// Ends Codex's background server where it has this session open and no other: it keeps a session open for a
+    /// minute after the terminal was closed.
+    fn stop_server(&self, native: &NativeId, pid: u32) -> Result<(), AgentError> {
+        let live = |evidence: &str, cure| AgentError::Live { pid, evidence: evidence.to_owned(), cure };
+        if !processes::words(pid).iter().any(|word| word == "--managed-daemon") {
+            return Err(live("an app server of Codex has it open", "close the program that shows the session"));
+        }
+        if lock::others(&self.store.home, native.as_str(), pid) > 0 {
+            let evidence = "Codex's background server has it open, and other sessions too";
+            return Err(live(evidence, "close them and wait a minute, or type: codex app-server daemon stop"));
+        }
+        let scratch = Scratch::new(&self.around.state)?;
+        let stop = ["app-server", "daemon", "stop"].map(OsStr::new);
+        self.around.run("codex", &stop, &self.around.home, &scratch.path().join("said"))
     }
 
     /// Keeps forks that stay here working: they find their parent's bytes among the archived sessions.
@@ -230,11 +248,12 @@ impl Adapter for CodexAdapter {
         if scan.unfinished {
             return Err(live("a turn is in flight", "wait for it to end"));
         }
-        if processes::command_line(pid).contains("app-server") {
-            return Err(live("Codex's background server has it open", "type: codex app-server daemon stop"));
+        if processes::words(pid).iter().any(|word| word == "app-server") {
+            self.stop_server(native, pid)?;
+        } else {
+            // SIGTERM would orphan a tool; SIGINT ends Codex cleanly.
+            processes::interrupt(pid);
         }
-        // SIGTERM would orphan a tool; SIGINT ends Codex cleanly.
-        processes::interrupt(pid);
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
             if lock::holder(&self.store.home, native.as_str()).is_none() {

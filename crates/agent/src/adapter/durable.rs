@@ -106,6 +106,7 @@ fn sync_parent(path: &Path) -> Result<(), AgentError> {
 mod tests {
     use super::*;
 
+    /// Shows: A-9
     #[test]
     fn failed_write_leaves_the_old_bytes_and_no_temporary_file() {
         let place = tempfile::tempdir().unwrap();

@@ -169,6 +169,7 @@ mod tests {
         std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"tomb"))
     }
 
+    /// Shows: A-3
     #[test]
     fn buried_file_comes_back_with_the_same_bytes() {
         let place = tempfile::tempdir().unwrap();
@@ -184,6 +185,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     }
 
+    /// Shows: A-3
     #[test]
     fn crash_between_the_two_names_is_undone() {
         let place = tempfile::tempdir().unwrap();

@@ -84,9 +84,13 @@ pub(super) fn named(program: &str) -> Vec<u32> {
 
 /// The command line, escaped and shortened.
 pub(super) fn command_line(pid: u32) -> String {
+    words(pid).join(" ").chars().take(COMMAND_CHARS).collect()
+}
+
+/// The words of its command line, escaped.
+pub(super) fn words(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<String> = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(escape).collect();
-    words.join(" ").chars().take(COMMAND_CHARS).collect()
+    bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(escape).collect()
 }
 
 /// True where the process has the file open.
@@ -119,6 +123,7 @@ fn is_program(pid: u32, program: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Shows: A-11
     #[test]
     fn marked_process_is_found_while_it_runs_and_not_after() {
         let marker = format!("CEDE_TEST_MARKER={}", std::process::id());

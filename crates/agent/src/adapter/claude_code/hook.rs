@@ -164,6 +164,7 @@ mod tests {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
+    /// Shows: A-6
     #[test]
     fn fenced_session_is_refused_with_the_owners_name_and_others_are_not() {
         let place = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::adapter::limits::STORE_ENTRIES;
 use crate::adapter::{AgentError, durable, processes};
 
 /// The lock, held. While it lives no Codex opens the session; dropped, it leaves nothing behind.
@@ -55,6 +56,16 @@ pub(super) fn holder(home: &Path, native: &str) -> Option<u32> {
     processes::lock_holder(inode)
 }
 
+/// How many other sessions a process has open.
+pub(super) fn others(home: &Path, native: &str, pid: u32) -> usize {
+    let own = file(home, native);
+    let entries = std::fs::read_dir(home.join("thread-writer-locks")).into_iter().flatten().flatten();
+    let locks = entries.take(STORE_ENTRIES).map(|entry| entry.path());
+    let locks = locks.filter(|path| path.extension().is_some_and(|ending| ending == "lock") && *path != own);
+    let held = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| processes::lock_holder(meta.ino()) == Some(pid));
+    locks.filter(held).count()
+}
+
 fn file(home: &Path, native: &str) -> PathBuf {
     home.join("thread-writer-locks").join(format!("{native}.lock"))
 }
@@ -72,6 +83,7 @@ fn held(path: &Path) -> AgentError {
 mod tests {
     use super::*;
 
+    /// Shows: A-6
     #[test]
     fn held_lock_keeps_the_next_one_out_and_names_the_holder() {
         let home = tempfile::tempdir().unwrap();
@@ -79,6 +91,9 @@ mod tests {
         assert_eq!(holder(home.path(), "t"), Some(std::process::id()));
         let second = WriterLock::take(home.path(), "t").map(|_| ());
         assert!(matches!(second, Err(AgentError::Live { pid, .. }) if pid == std::process::id()), "{second:?}");
+        assert_eq!(others(home.path(), "t", std::process::id()), 0);
+        let _another = WriterLock::take(home.path(), "u").unwrap();
+        assert_eq!(others(home.path(), "t", std::process::id()), 1);
         drop(first);
         assert_eq!(holder(home.path(), "t"), None);
         WriterLock::take(home.path(), "t").unwrap();
