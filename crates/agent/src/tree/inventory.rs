@@ -123,7 +123,7 @@ pub(crate) fn lines(
         lines.extend(staying_of_git(root, repository));
     }
     lines.extend(notes(entries, survey));
-    lines.retain(|line| line.count > 0 || line.disposition == Disposition::NeverTravels);
+    lines.retain(|line| line.count > 0);
     lines
 }
 
@@ -203,7 +203,7 @@ fn notes(entries: &[Entry], survey: &Survey) -> Vec<InventoryItem> {
     vec![
         line("absolute links", Disposition::Transferred, count(absolute.len() as u64), &note),
         line("set-user-id, set-group-id and sticky bits", never, count(survey.special_bits), ""),
-        line("owners, access lists, extended attributes, hard links", never, count(0), ""),
+        line("owners, access lists, extended attributes, hard links", never, count(entries.len() as u64), ""),
     ]
 }
 
