@@ -223,6 +223,7 @@ pub async fn messages_arrive_in_order<N: Node>() {
 }
 
 /// The largest message goes through; one byte more is not sent.
+/// Shows: C-4
 pub async fn largest_message_goes_through_and_no_larger<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (left, right) = link(&a, &b).await;
@@ -239,6 +240,7 @@ pub async fn largest_message_goes_through_and_no_larger<N: Node>() {
 }
 
 /// A frame over the limit ends the link before any of its body is here.
+/// Shows: C-4
 pub async fn frame_over_the_limit_ends_the_link<N: Node>() {
     let b = N::start(B, Guests::of([A])).await;
     let (mut rogue, honest) = rogue_link(&b).await;
@@ -250,6 +252,7 @@ pub async fn frame_over_the_limit_ends_the_link<N: Node>() {
 }
 
 /// Frames of unknown kinds are skipped, and what follows is read.
+/// Shows: C-5
 pub async fn frames_of_unknown_kinds_are_skipped<N: Node>() {
     let b = N::start(B, Guests::of([A])).await;
     let (mut rogue, honest) = rogue_link(&b).await;
@@ -263,6 +266,7 @@ pub async fn frames_of_unknown_kinds_are_skipped<N: Node>() {
 }
 
 /// A peer that sends nothing but unknown kinds is not listened to for ever.
+/// Shows: C-4
 pub async fn stream_of_unknown_kinds_ends_the_link<N: Node>() {
     let b = N::start(B, Guests::of([A])).await;
     let (mut rogue, honest) = rogue_link(&b).await;
@@ -275,6 +279,7 @@ pub async fn stream_of_unknown_kinds_ends_the_link<N: Node>() {
 }
 
 /// A body that is not its kind's one encoding ends the link.
+/// Shows: C-5
 pub async fn undecodable_message_ends_the_link<N: Node>() {
     let b = N::start(B, Guests::of([A])).await;
     for body in [&[17u8, 0][..], &[0x91, 0], &[12]] {
@@ -289,6 +294,7 @@ pub async fn undecodable_message_ends_the_link<N: Node>() {
 }
 
 /// A stream that ends within a frame is a torn frame, not an end.
+/// Shows: C-4
 pub async fn torn_frame_is_not_an_end<N: Node>() {
     let b = N::start(B, Guests::of([A])).await;
     for cut in [3, 6, 10] {
@@ -315,6 +321,7 @@ pub async fn cancelled_receive_loses_nothing<N: Node>() {
 }
 
 /// A peer that does not begin with a greeting, or greets in another device's name, gets no link.
+/// Shows: C-3
 pub async fn greeting_must_come_first_and_name_its_sender<N: Node>() {
     let b = N::start(B, Guests::of([A])).await;
     let huge = Header { kind: 0, length: FRAME_BODY_BYTES as u32 }.to_bytes().to_vec();
@@ -347,6 +354,7 @@ pub async fn link_knows_its_peer<N: Node>() {
 }
 
 /// Another device at the address is refused by the dialer, in the handshake.
+/// Shows: C-1
 pub async fn dialer_refuses_another_device<N: Node>() {
     let guests = Guests::of([A, B, 3]);
     let (a, b) = (N::start(A, guests.clone()).await, N::start(B, guests).await);
@@ -357,6 +365,7 @@ pub async fn dialer_refuses_another_device<N: Node>() {
 }
 
 /// A device that the answerer does not admit learns so, and the answerer's daemon never hears of it.
+/// Shows: C-1, R-3
 pub async fn stranger_is_refused<N: Node>() {
     let (a, b) = (N::start(A, Guests::of([B])).await, N::start(B, Guests::of([3])).await);
     assert_eq!(a.dial(&b, &b.key(), &hello(A)).await.err(), Some(DialError::Refused));
@@ -364,12 +373,14 @@ pub async fn stranger_is_refused<N: Node>() {
 }
 
 /// A dialer does not even try a device that its own gate does not admit.
+/// Shows: C-1
 pub async fn only_members_are_dialed<N: Node>() {
     let (a, b) = (N::start(A, Guests::of([])).await, N::start(B, Guests::of([A])).await);
     assert_eq!(a.dial(&b, &b.key(), &hello(A)).await.err(), Some(DialError::NotAMember));
 }
 
 /// A removed device loses its links at once, whoever dialed, and does not come back.
+/// Shows: C-8
 pub async fn removed_device_is_dropped_and_stays_out<N: Node>() {
     let (guests, all) = (Guests::of([A]), Guests::of([A, B]));
     let (a, b) = (N::start(A, all).await, N::start(B, guests.clone()).await);
@@ -388,6 +399,7 @@ pub async fn removed_device_is_dropped_and_stays_out<N: Node>() {
 }
 
 /// Devices without a common version part, and the dialer names both.
+/// Shows: C-3
 pub async fn version_mismatch_shows_both_versions<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (newer, key_b) = (Hello { protocol_min: 2, protocol_max: 3, ..hello(A) }, b.key());
@@ -400,6 +412,7 @@ pub async fn version_mismatch_shows_both_versions<N: Node>() {
 }
 
 /// Devices of different meshes part.
+/// Shows: C-3
 pub async fn other_mesh_is_refused<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (other, key_b) = (Hello { mesh: MeshId::new([8; 32]), ..hello(A) }, b.key());
@@ -436,6 +449,7 @@ pub async fn reason_of_the_end_reaches_the_peer<N: Node>() {
 }
 
 /// Both ends derive the same secret for a label; another label or another connection gives another one.
+/// Shows: C-11
 pub async fn exporter_belongs_to_one_connection<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (left, right) = link(&a, &b).await;
@@ -483,6 +497,7 @@ pub async fn bytes_over_four_streams_arrive_equal<N: Node>() {
 }
 
 /// A data stream whose sender is dropped before its end looks cut off, never complete; the link goes on.
+/// Shows: C-7
 pub async fn dropped_sender_looks_cut_off<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (left, right) = link(&a, &b).await;
@@ -523,6 +538,7 @@ pub async fn dropped_receiver_stops_the_sender<N: Node>() {
 
 /// A reader that stops holds the sender back within the windows; messages still get through; when it reads on, all of
 /// it comes.
+/// Shows: C-10
 pub async fn slow_reader_holds_back_the_sender_and_no_message<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (left, right) = link(&a, &b).await;
@@ -562,6 +578,7 @@ pub async fn slow_reader_holds_back_the_sender_and_no_message<N: Node>() {
 }
 
 /// A sender waits while the peer does not read messages, and what was sent arrives once it does.
+/// Shows: C-10
 pub async fn unread_messages_hold_back_their_sender<N: Node>() {
     let (a, b) = pair::<N>().await;
     let (left, right) = link(&a, &b).await;

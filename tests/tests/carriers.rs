@@ -31,6 +31,7 @@ const NO_APPLICATION_PROTOCOL: u64 = 0x178;
 
 // What only QUIC can get wrong.
 
+/// Shows: C-1, R-3
 #[tokio::test]
 async fn unknown_key_fails_in_the_handshake_itself() {
     let b = QuicNode::start(B, Guests::of([A])).await;
@@ -38,6 +39,7 @@ async fn unknown_key_fails_in_the_handshake_itself() {
     assert_eq!(code, ACCESS_DENIED, "an alert of the handshake, not a close of the program");
 }
 
+/// Shows: C-1
 #[tokio::test]
 async fn open_pairing_does_not_let_an_unknown_key_in_as_a_member() {
     let guests = Guests::of([A]);
@@ -49,6 +51,7 @@ async fn open_pairing_does_not_let_an_unknown_key_in_as_a_member() {
     assert!(timeout(QUIET, b.endpoint.accept(&hello(B))).await.is_err());
 }
 
+/// Shows: C-2
 #[tokio::test]
 async fn only_the_exact_protocol_names_are_spoken() {
     let guests = Guests::of([A]);
@@ -67,6 +70,7 @@ async fn dialing_another_program_says_so() {
     assert_eq!(dialed.err(), Some(DialError::NoCommonAlpn));
 }
 
+/// Shows: C-2
 #[tokio::test]
 async fn no_ticket_is_given_so_nothing_can_be_resumed() {
     let guests = Guests::of([A]);
@@ -86,6 +90,7 @@ async fn no_ticket_is_given_so_nothing_can_be_resumed() {
     assert_eq!(eager.connect(&b).await.refused_with().await, ACCESS_DENIED);
 }
 
+/// Shows: C-8
 #[tokio::test]
 async fn device_removed_within_its_handshake_gets_no_link() {
     let b = Endpoint::bind(&device(B), LOCALHOST, Arc::new(AdmitsOnce::default())).unwrap();
@@ -97,6 +102,7 @@ async fn device_removed_within_its_handshake_gets_no_link() {
     assert!(accepted.is_err(), "a link was made");
 }
 
+/// Shows: C-1
 #[tokio::test]
 async fn pairing_is_refused_while_it_is_closed() {
     let guests = Guests::of([A]);
@@ -133,6 +139,7 @@ async fn pairing_frames_go_both_ways_and_the_last_one_arrives() {
     assert_eq!(theirs.send_frame(66, &too_long).await, Err(LinkError::TooLong));
 }
 
+/// Shows: C-1
 #[tokio::test]
 async fn strangers_take_only_the_seats_for_pairing() {
     let (a, b) = strangers().await;
@@ -149,6 +156,7 @@ async fn strangers_take_only_the_seats_for_pairing() {
     pairing(&other, &b).await;
 }
 
+/// Shows: C-4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn links_over_the_limit_are_refused_as_busy() {
     let b = QuicNode::start(B, Guests::of([A])).await;
@@ -251,6 +259,7 @@ async fn closed_endpoint_tells_its_peers_and_accepts_nobody() {
     assert_eq!(dialed.err(), Some(DialError::EndpointClosed));
 }
 
+/// Shows: C-9
 #[tokio::test]
 async fn silent_peer_is_noticed_in_bounded_time() {
     let (left, right, relay, _nodes) = relayed(|_| ()).await;
@@ -262,6 +271,7 @@ async fn silent_peer_is_noticed_in_bounded_time() {
     assert_eq!((at_a, at_b), (Closed::Silent, Closed::Silent));
 }
 
+/// Shows: C-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_interruption_does_not_end_the_link() {
     let (left, right, relay, _nodes) = relayed(|_| ()).await;
@@ -296,6 +306,7 @@ async fn bytes_arrive_over_a_narrow_and_lossy_path() {
     blocks_arrive(&right, &left, 32, |_| ()).await;
 }
 
+/// Shows: C-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quiet_link_stays_up() {
     let (a, b) = (QuicNode::start(A, Guests::of([B])).await, QuicNode::start(B, Guests::of([A])).await);

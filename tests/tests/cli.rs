@@ -153,6 +153,7 @@ fn completions_come_from_the_same_tree() {
     }
 }
 
+/// Shows: J-15
 #[test]
 fn second_daemon_on_one_home_is_refused() {
     let home = Home::new();

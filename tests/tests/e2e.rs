@@ -140,13 +140,13 @@ fn carried_there_and_back(agent: AgentKind) {
     nothing_left(b);
 }
 
-/// Shows: A-1, H-25
+/// Shows, H-25
 #[test]
 fn session_of_codex_is_carried_there_and_back() {
     carried_there_and_back(AgentKind::Codex);
 }
 
-/// Shows: A-1, H-25
+/// Shows, H-25
 #[test]
 fn session_of_claude_code_is_carried_there_and_back() {
     carried_there_and_back(AgentKind::ClaudeCode);
@@ -338,7 +338,7 @@ fn what_is_not_there_is_named_with_what_is() {
     assert!(tree.exists());
 }
 
-/// Shows: J-4
+/// Shows: J-15
 #[test]
 fn second_daemon_on_a_home_is_turned_away_and_the_first_lives_on() {
     let devices = Devices::strangers(CEDE);
@@ -366,7 +366,7 @@ impl Drop for Agent {
     }
 }
 
-/// Shows: H-4
+/// Shows: A-11, H-4
 #[test]
 fn running_turn_is_refused_and_waited_for() {
     let devices = Devices::friends(CEDE);
@@ -410,6 +410,7 @@ fn wait_for_a_turn_can_be_withdrawn() {
     assert_eq!(state(a, planted.id), "in charge here");
 }
 
+/// Shows: A-10
 #[test]
 fn destination_without_the_agent_refuses_before_anything_moves() {
     let devices = Devices::friends(CEDE);
@@ -442,7 +443,7 @@ impl Drop for Small {
     }
 }
 
-/// Shows: J-6, H-21
+/// Shows: H-21, J-16
 #[test]
 fn full_destination_refuses_and_the_source_keeps_everything() {
     let root = tempfile::tempdir().unwrap();
@@ -550,7 +551,7 @@ fn tree_that_a_person_changed_is_not_touched() {
     assert_eq!(said.sessions.iter().find(|known| known.id == id).unwrap().state, "in charge here");
 }
 
-/// Shows: H-24, J-1
+/// Shows: H-24, J-1, L-3
 #[test]
 fn restart_at_rest_keeps_everything() {
     let mut devices = Devices::friends(CEDE);
@@ -573,7 +574,7 @@ fn restart_at_rest_keeps_everything() {
     assert_eq!(state(&devices.a, id), "in charge here");
 }
 
-/// Shows: H-22, J-3
+/// Shows: H-22, J-5
 #[test]
 fn damaged_journal_acts_for_nothing_and_says_so() {
     let mut devices = Devices::friends(CEDE);

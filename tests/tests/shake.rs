@@ -247,7 +247,7 @@ struct Client {
     failure: Option<Failure>,
 }
 
-/// Shows: H-10, H-21, H-24, T-9, J-1
+/// Shows: H-6, H-7, H-10, H-21, H-24, J-1, T-9
 #[test]
 fn killed_at_random_moments_has_one_owner_and_loses_nothing() {
     let (seed, kills) = (seed(), count("CEDE_KILLS", 6, 200));
@@ -299,7 +299,7 @@ fn killed_at_random_moments_has_one_owner_and_loses_nothing() {
     println!("{kills} kills with seed {seed} in {} s: {:?}", begun.elapsed().as_secs(), shaken.sums);
 }
 
-/// Shows: H-16, T-9, C-4
+/// Shows: C-4, H-16, H-21, T-9
 #[test]
 fn line_cut_at_random_moments_costs_time_and_nothing_else() {
     let (seed, cuts) = (seed(), count("CEDE_CUTS", 4, 50));

@@ -23,6 +23,7 @@ impl ReadChunk for Sources {
     }
 }
 
+/// Shows: T-11
 #[test]
 fn large_tree_is_captured_in_bounded_memory() {
     let count = std::env::var("CEDE_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(FILES);

@@ -157,6 +157,7 @@ mod tests {
         (sender, receiver, service(from, Scope::Loopback).unwrap().as_resolved_service())
     }
 
+    /// Shows: C-6
     #[test]
     fn hint_names_the_device_and_where_to_dial() {
         let (sender, mut receiver, service) = heard(&announcement(2, 4000));

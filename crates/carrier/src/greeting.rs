@@ -83,6 +83,7 @@ mod tests {
         }
     }
 
+    /// Shows: C-3
     #[test]
     fn greeting_is_held_against_key_version_and_mesh() {
         let (a, b) = (DeviceKey::new([1; 32]), DeviceKey::new([2; 32]));
@@ -95,6 +96,7 @@ mod tests {
         assert!(matches!(check(&ours, &hello(&b, (1, 1), 8), &b), Err(GreetingFault::WrongMesh { .. })));
     }
 
+    /// Shows: C-4
     #[test]
     fn greeting_with_a_flood_of_text_is_not_sent() {
         let mut long = hello(&DeviceKey::new([1; 32]), (1, 1), 9);

@@ -130,12 +130,14 @@ mod tests {
     use super::*;
     use crate::show::samples;
 
+    /// Shows: H-12
     #[test]
     fn phase_says_when_what_and_who_is_in_charge() {
         let text = phase_line(&samples::progress(Phase::Transferring)).render(false);
         insta::assert_snapshot!(text, @"   1.24 s  transferring in charge: laptop, 1.20 MB of 3.40 MB, round 2  last delta");
     }
 
+    /// Shows: H-12
     #[test]
     fn every_phase_has_the_word_of_the_protocol() {
         for phase in [

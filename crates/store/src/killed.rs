@@ -13,6 +13,7 @@ use crate::home::Home;
 use crate::index::{Index, IndexCondition, Why};
 use crate::journal::{Condition, Journal};
 
+/// Shows: J-1, J-10
 #[test]
 fn killed_process_loses_nothing_that_was_acknowledged() {
     for after in [0, 1, 17, 60] {
@@ -24,6 +25,7 @@ fn killed_process_loses_nothing_that_was_acknowledged() {
 }
 
 /// The image of a disk at one instant is what a power cut leaves: what was not flushed is not in it.
+/// Shows: J-1, J-10
 #[test]
 fn power_cut_loses_nothing_that_was_acknowledged() {
     for after in [0, 3, 40] {
@@ -61,6 +63,7 @@ fn what_a_replay_gives_is_durable() {
 }
 
 /// Every call that changes the disk fails once, with each error, and is the last one once.
+/// Shows: J-1, J-3
 #[test]
 fn fault_at_any_call_loses_nothing_that_was_acknowledged() {
     if !run("strace", &["-e", "inject=fsync:error=EIO:when=9", "true"]) {

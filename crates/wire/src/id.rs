@@ -169,6 +169,7 @@ mod tests {
         assert!("a7".parse::<HandoffId>().is_err());
     }
 
+    /// Shows: P-8
     #[test]
     fn device_id_is_not_the_key() {
         let key = DeviceKey::new([1; 32]);

@@ -127,6 +127,7 @@ fn folds_to_git(component: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    /// Shows: T-4
     #[test]
     fn path_that_leaves_its_root_is_refused() {
         for bad in ["", "/etc", "a//b", "a/", "..", "a/../b", "./a", "a\0b"] {
@@ -134,6 +135,7 @@ mod tests {
         }
     }
 
+    /// Shows: T-4
     #[test]
     fn spelling_of_git_directory_is_refused() {
         for bad in [".git", ".GIT/config", "a/.Git", ".g\u{200c}it", "git~1", ".git. .", ".git::$INDEX_ALLOCATION/x"] {
@@ -151,6 +153,7 @@ mod tests {
         }
     }
 
+    /// Shows: L-6
     #[test]
     fn terminal_never_sees_control_or_bidi() {
         assert_eq!(escape("a\u{1b}[2Jb\u{202e}c\n".as_bytes()), "a\\u{1b}[2Jb\\u{202e}c\\n");

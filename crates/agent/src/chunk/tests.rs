@@ -48,6 +48,7 @@ fn only_regular_files_are_read() {
     assert!(matches!(chunk_file(&dir.path().join("none")), Err(ReadError::Missing(_))));
 }
 
+/// Shows: T-2
 #[test]
 fn file_that_never_rests_is_reported() {
     let dir = tempfile::tempdir().unwrap();
@@ -67,6 +68,7 @@ fn file_that_never_rests_is_reported() {
     });
 }
 
+/// Shows: T-2
 #[test]
 fn chunk_is_read_again_and_a_changed_file_is_noticed() {
     let dir = tempfile::tempdir().unwrap();

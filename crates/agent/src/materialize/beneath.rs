@@ -85,6 +85,7 @@ fn step(here: Option<&OwnedFd>, root: &impl AsFd, name: &[u8], flags: OFlags) ->
 mod tests {
     use super::*;
 
+    /// Shows: T-5
     #[test]
     fn link_on_the_way_or_at_the_end_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();

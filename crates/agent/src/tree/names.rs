@@ -190,6 +190,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Shows: T-10
     #[test]
     fn names_of_secrets_are_known() {
         for yes in [".env", "a/.env.local", "server.PEM", ".aws/config", "x/id_ed25519", "credentials.json", "v.kdbx"] {

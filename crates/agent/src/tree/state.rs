@@ -330,6 +330,7 @@ pub(crate) fn index_from_bytes(bytes: &[u8], objects: ObjectFormat) -> Result<Ve
 mod tests {
     use super::*;
 
+    /// Shows: T-6
     #[test]
     fn address_that_runs_a_program_is_refused() {
         for bad in [
@@ -358,6 +359,7 @@ mod tests {
         assert_eq!(without_user("git@h:x"), "git@h:x");
     }
 
+    /// Shows: T-6
     #[test]
     fn reference_outside_the_list_is_refused() {
         for bad in [

@@ -67,6 +67,7 @@ fn said(text: &str) -> Answer {
     Answer::Said { text: text.to_owned() }
 }
 
+/// Shows: L-2
 #[test]
 fn request_is_one_line_with_its_schema() {
     let (_directory, client, server) = serving(line(ReplyBody::Done(said("stopping"))));

@@ -100,11 +100,13 @@ mod tests {
     use super::*;
     use crate::show::samples;
 
+    /// Shows: T-12
     #[test]
     fn plan_shows_every_class_and_what_needs_a_yes() {
         insta::assert_snapshot!(plan(&samples::plan(), Paths::All).render(false));
     }
 
+    /// Shows: L-7
     #[test]
     fn nothing_of_an_inventory_is_cut() {
         let long = InventoryItem { what: "w".repeat(70), note: "n".repeat(90), ..samples::inventory().remove(0) };
@@ -112,6 +114,7 @@ mod tests {
         assert!(text.contains(&"w".repeat(70)) && text.contains(&"n".repeat(90)), "{text}");
     }
 
+    /// Shows: L-7
     #[test]
     fn paths_left_out_are_counted_and_never_silent() {
         let list: Vec<String> = (1..=51).map(|n| format!("f{n}")).collect();

@@ -98,6 +98,7 @@ mod tests {
         Sides { source: "this device".into(), destination: "server".into() }
     }
 
+    /// Shows: H-12
     #[test]
     fn report_begins_with_where_the_session_is() {
         insta::assert_snapshot!(report(&samples::report()).render(false));
@@ -117,6 +118,7 @@ mod tests {
         assert_eq!(failure.exit, exit::INTERRUPTED);
     }
 
+    /// Shows: H-12
     #[test]
     fn interruption_after_the_decision_does_not_promise_a_way_back() {
         let failure =

@@ -6,6 +6,7 @@ use super::*;
 use crate::limits::{NAME_CHARS, SECRET_BYTES};
 use crate::tmpfs::Tmpfs;
 
+/// Shows: J-15
 #[test]
 fn directory_is_created_for_us_alone() {
     let dir = tempdir().unwrap();
@@ -17,6 +18,7 @@ fn directory_is_created_for_us_alone() {
     assert!(home.free_bytes().unwrap() > 0);
 }
 
+/// Shows: J-15
 #[test]
 fn second_daemon_is_refused_and_told_who_holds_it() {
     let dir = tempdir().unwrap();
@@ -42,6 +44,7 @@ fn lock_outlives_the_home_while_a_part_is_in_use() {
     assert!(Home::open(&path).unwrap().claim("journal".to_owned()).is_some());
 }
 
+/// Shows: J-15
 #[test]
 fn places_that_are_not_ours_are_refused() {
     let dir = tempdir().unwrap();
@@ -77,6 +80,7 @@ fn symlink_in_the_place_of_the_lock_is_not_followed() {
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
+/// Shows: J-15
 #[test]
 fn directory_of_another_user_is_refused() {
     let dir = tempdir().unwrap();
@@ -90,6 +94,7 @@ fn directory_of_another_user_is_refused() {
     assert_eq!(Home::open(&path).unwrap_err(), OpenError::WrongOwner { path, owner: 65_534, us });
 }
 
+/// Shows: J-16
 #[test]
 fn read_only_file_system_is_named() {
     let Some(tmpfs) = Tmpfs::of_size("1m") else { return };
@@ -101,6 +106,7 @@ fn read_only_file_system_is_named() {
     assert_eq!(Home::open(&new).unwrap_err(), OpenError::ReadOnly(new));
 }
 
+/// Shows: J-16
 #[test]
 fn full_disk_keeps_a_new_home_closed_and_an_old_one_open() {
     let Some(tmpfs) = Tmpfs::of_size("64k") else { return };
@@ -112,6 +118,7 @@ fn full_disk_keeps_a_new_home_closed_and_an_old_one_open() {
     assert_eq!(Home::open(&old).unwrap().free_bytes(), Ok(0));
 }
 
+/// Shows: J-6
 #[test]
 fn newer_schema_is_refused_and_a_damaged_one_named() {
     let dir = tempdir().unwrap();
@@ -136,6 +143,7 @@ fn home_that_was_cut_off_while_being_created_is_completed() {
     assert_eq!(fs::read(path.join(SCHEMA_FILE)).unwrap(), b"cede 1\n");
 }
 
+/// Shows: J-14
 #[test]
 fn incarnation_is_made_once() {
     let dir = tempdir().unwrap();
@@ -156,6 +164,7 @@ fn room_for_bulk_leaves_the_reserve() {
     assert_eq!(home.has_room_for_bulk(u64::MAX), Ok(false));
 }
 
+/// Shows: J-13
 #[test]
 fn secret_is_read_back_and_replaced_whole() {
     let dir = tempdir().unwrap();
@@ -180,6 +189,7 @@ fn removed_secret_is_gone_and_may_be_removed_again() {
     assert!(matches!(home.remove_secret("../schema"), Err(SecretError::Name(_))));
 }
 
+/// Shows: J-13
 #[test]
 fn secret_that_others_may_read_is_not_used() {
     let dir = tempdir().unwrap();

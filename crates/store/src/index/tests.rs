@@ -23,6 +23,7 @@ fn rows_are_there_after_an_orderly_end() {
     }
 }
 
+/// Shows: J-12
 #[test]
 fn index_that_was_not_closed_is_rebuilt() {
     let lab = Lab::new();
@@ -57,6 +58,7 @@ fn index_whose_files_changed_is_rebuilt() {
     }
 }
 
+/// Shows: J-12
 #[test]
 fn index_that_does_not_open_is_rebuilt_and_never_stops_the_start() {
     for damage in [flip, cut, empty, remove, add] {
@@ -126,6 +128,7 @@ fn panic_and_silence_are_outlived() {
     assert!(begin.elapsed() < Duration::from_secs(2));
 }
 
+/// Shows: J-12
 #[test]
 fn panic_within_a_call_breaks_the_index_and_not_the_daemon() {
     let lab = Lab::new();

@@ -12,6 +12,7 @@ use super::*;
 use crate::limits::{JOURNAL_RESERVE_BYTES, JOURNAL_STEP_BYTES, QUEUE_BATCHES};
 use crate::tmpfs::Tmpfs;
 
+/// Shows: J-3
 #[test]
 fn committed_records_are_replayed_in_order() {
     let lab = Lab::new();
@@ -36,6 +37,7 @@ fn journal_has_one_handle() {
     lab.open();
 }
 
+/// Shows: J-4
 #[test]
 fn torn_tail_is_cut_and_reported_at_every_byte() {
     let lab = Lab::new();
@@ -63,6 +65,7 @@ fn torn_tail_is_cut_and_reported_at_every_byte() {
     }
 }
 
+/// Shows: J-4
 #[test]
 fn write_of_which_only_the_end_reached_the_disk_is_a_torn_tail() {
     let lab = Lab::new();
@@ -73,6 +76,7 @@ fn write_of_which_only_the_end_reached_the_disk_is_a_torn_tail() {
     assert_eq!(replay.records, records(1..3));
 }
 
+/// Shows: J-5
 #[test]
 fn flipped_bit_in_the_middle_is_damage_and_never_a_shorter_journal() {
     let lab = Lab::new();
@@ -90,6 +94,7 @@ fn flipped_bit_in_the_middle_is_damage_and_never_a_shorter_journal() {
     }
 }
 
+/// Shows: J-5
 #[test]
 fn flipped_bit_in_the_first_bytes_is_never_an_empty_journal() {
     let lab = Lab::new();
@@ -121,6 +126,7 @@ fn flipped_bit_in_the_last_group_is_damage_once_the_journal_was_closed() {
     }
 }
 
+/// Shows: J-2
 #[test]
 fn removed_and_exchanged_groups_are_noticed() {
     let lab = Lab::new();
@@ -134,6 +140,7 @@ fn removed_and_exchanged_groups_are_noticed() {
     }
 }
 
+/// Shows: J-2
 #[test]
 fn record_removed_from_within_a_group_is_noticed() {
     let lab = Lab::new();
@@ -146,6 +153,7 @@ fn record_removed_from_within_a_group_is_noticed() {
     assert_eq!(replay.records, vec![]);
 }
 
+/// Shows: J-2
 #[test]
 fn group_of_another_journal_is_not_ours() {
     let (ours, theirs) = (Lab::new(), Lab::new());
@@ -168,6 +176,7 @@ fn group_inside_a_record_of_a_peer_does_not_make_a_torn_tail_look_damaged() {
     assert!(matches!(ours.open_with(&bytes).1.condition, Condition::TornTail { .. }));
 }
 
+/// Shows: J-5
 #[test]
 fn missing_file_is_not_an_empty_journal() {
     let lab = Lab::new();
@@ -176,6 +185,7 @@ fn missing_file_is_not_an_empty_journal() {
     assert_eq!(Journal::open(&lab.home).unwrap_err(), JournalError::Missing);
 }
 
+/// Shows: J-6
 #[test]
 fn record_of_a_newer_version_is_refused_and_kept() {
     let lab = Lab::new();
@@ -209,6 +219,7 @@ fn group_whose_frames_do_not_add_up_is_damage_and_gives_none_of_its_records() {
     }
 }
 
+/// Shows: J-6
 #[test]
 fn newer_format_is_refused() {
     let lab = Lab::new();
@@ -232,6 +243,7 @@ fn batch_beyond_the_limits_is_refused_and_nothing_of_it_is_written() {
     assert_eq!(lab.open().1.records, records(1..2));
 }
 
+/// Shows: J-3
 #[test]
 fn threads_commit_at_once_and_every_batch_is_whole_and_in_order() {
     let lab = Lab::new();
@@ -336,6 +348,7 @@ fn full_disk_keeps_a_new_journal_closed_and_an_old_one_open() {
     journal.commit(records(1..2)).unwrap();
 }
 
+/// Shows: J-7
 #[test]
 fn failed_flush_stops_the_journal_for_good() {
     // The null device takes every write and refuses every flush.
@@ -344,6 +357,7 @@ fn failed_flush_stops_the_journal_for_good() {
     assert_eq!(outcome.1, Err(CommitError::Stopped));
 }
 
+/// Shows: J-7
 #[test]
 fn failed_write_stops_the_journal_for_good() {
     let outcome = commit_twice_onto("/dev/full");
@@ -351,6 +365,7 @@ fn failed_write_stops_the_journal_for_good() {
     assert_eq!(outcome.1, Err(CommitError::Stopped));
 }
 
+/// Shows: J-16
 #[test]
 fn full_disk_is_told_uses_the_reserve_and_heals() {
     let Some(tmpfs) = Tmpfs::of_size("3m") else { return };
@@ -379,6 +394,7 @@ fn full_disk_is_told_uses_the_reserve_and_heals() {
     assert_eq!(replay.records, kept, "those that were refused are not there");
 }
 
+/// Shows: J-8
 #[test]
 fn full_disk_keeps_the_journal_that_was_to_be_rewritten() {
     let Some(tmpfs) = Tmpfs::of_size("3m") else { return };
@@ -392,6 +408,7 @@ fn full_disk_keeps_the_journal_that_was_to_be_rewritten() {
     assert_eq!(Journal::open(&home).unwrap().1.records, records(1..2));
 }
 
+/// Shows: J-8
 #[test]
 fn rewritten_journal_holds_what_was_kept_and_goes_on() {
     let lab = Lab::new();
@@ -410,6 +427,7 @@ fn rewritten_journal_holds_what_was_kept_and_goes_on() {
     assert_eq!(fs::read_dir(lab.file().parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
 }
 
+/// Shows: J-8
 #[test]
 fn rewrite_that_would_lose_a_batch_is_refused() {
     let lab = Lab::new();
@@ -421,6 +439,7 @@ fn rewrite_that_would_lose_a_batch_is_refused() {
     assert_eq!(lab.open().1.records, records(0..2));
 }
 
+/// Shows: J-8
 #[test]
 fn rewrite_that_was_cut_off_leaves_the_old_journal() {
     let lab = Lab::new();
@@ -463,6 +482,7 @@ fn room_is_kept_ahead_in_steps() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Shows: J-3
     #[test]
     fn cut_journal_replays_exactly_the_batches_before_the_cut(
         sizes in prop::collection::vec(prop::collection::vec(0_usize..400, 1..4), 1..8),

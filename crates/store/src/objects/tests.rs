@@ -6,6 +6,7 @@ use tempfile::{TempDir, tempdir};
 use super::*;
 use crate::tmpfs::Tmpfs;
 
+/// Shows: J-11
 #[test]
 fn object_is_read_back_by_its_hash() {
     let lab = Lab::new();
@@ -33,6 +34,7 @@ fn long_object_is_stored_in_parts() {
     assert_eq!(lab.files(), 1, "nothing of the endless one is left");
 }
 
+/// Shows: J-11
 #[test]
 fn source_that_fails_leaves_nothing() {
     let lab = Lab::new();
@@ -65,6 +67,7 @@ fn objects_that_are_not_named_are_collected() {
     assert_eq!(left, [false, true, false, true, false]);
 }
 
+/// Shows: J-11
 #[test]
 fn unfinished_object_is_removed_at_the_next_start() {
     let lab = Lab::new();

@@ -21,6 +21,7 @@ fn chunk_is_read_back_and_counted_once() {
     assert_eq!(stage.read(&absent, &mut Vec::new()), Err(StageError::Missing(absent)));
 }
 
+/// Shows: J-9, T-3
 #[test]
 fn bytes_that_are_not_the_chunk_are_refused() {
     let lab = Lab::new();
@@ -64,6 +65,7 @@ fn discarded_stage_leaves_nothing() {
     assert_eq!(lab.home.staged().unwrap(), vec![]);
 }
 
+/// Shows: J-10
 #[test]
 fn torn_end_is_cut_at_every_byte_and_what_is_whole_is_kept() {
     let lab = Lab::new();
@@ -82,6 +84,7 @@ fn torn_end_is_cut_at_every_byte_and_what_is_whole_is_kept() {
     }
 }
 
+/// Shows: J-10
 #[test]
 fn chunk_of_which_only_the_length_reached_the_disk_is_not_kept() {
     let lab = Lab::new();
@@ -95,6 +98,7 @@ fn chunk_of_which_only_the_length_reached_the_disk_is_not_kept() {
     assert!(stage.has(&id(0)) && !stage.has(&id(1)) && !stage.has(&id(2)));
 }
 
+/// Shows: J-10
 #[test]
 fn listed_chunks_are_kept_with_or_without_the_list() {
     let lab = Lab::new();
@@ -120,6 +124,7 @@ fn listed_chunks_are_kept_with_or_without_the_list() {
     assert_eq!(fs::read(&list).unwrap().len(), 60 * 44, "the next sync lists what was found");
 }
 
+/// Shows: J-9
 #[test]
 fn corrupt_chunk_is_told_and_can_be_put_again() {
     let lab = Lab::new();

@@ -3,10 +3,13 @@
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use cede_wire::handoff::Disposition;
+
 use super::lab::*;
 use crate::chunk::StatCache;
 use crate::tree::*;
 
+/// Shows: T-1
 #[test]
 fn dirty_tree_arrives_whole() {
     let lab = Lab::new();
@@ -193,6 +196,7 @@ fn session_in_a_subdirectory_arrives_there() {
     assert_eq!(activated.root, lab.path("there"));
 }
 
+/// Shows: T-10
 #[test]
 fn ignored_files_stay_unless_named() {
     let lab = Lab::new();
@@ -227,6 +231,7 @@ fn untracked_file_can_be_left_and_tracked_one_cannot() {
     assert!(matches!(refused, Err(CaptureError::ExcludesTracked { .. })), "{refused:?}");
 }
 
+/// Shows: T-9
 #[test]
 fn unchanged_content_crosses_once() {
     let lab = Lab::new();
@@ -241,6 +246,7 @@ fn unchanged_content_crosses_once() {
     assert!(matches!(body(&lab.capture(&root), "a.txt"), Body::File { .. }), "same size, other bytes");
 }
 
+/// Shows: T-1
 #[test]
 fn same_state_is_captured_as_the_same_bytes() {
     let lab = Lab::new();
@@ -255,6 +261,7 @@ fn same_state_is_captured_as_the_same_bytes() {
     assert_eq!(lab.capture(&root).entries, first.entries, "a lost scratch directory changes nothing");
 }
 
+/// Shows: T-9
 #[test]
 fn second_capture_sends_only_what_is_new() {
     let lab = Lab::new();
@@ -277,6 +284,7 @@ fn second_capture_sends_only_what_is_new() {
     assert_same(&root, &there);
 }
 
+/// Shows: H-14
 #[test]
 fn lists_for_the_approval_are_complete() {
     let lab = Lab::new();
@@ -294,6 +302,53 @@ fn lists_for_the_approval_are_complete() {
     assert_eq!(capture.secret_looking, ["deploy.pem", "sub/.npmrc"]);
 }
 
+/// Shows: T-10
+/// Shows: T-10, T-12
+#[test]
+fn inventory_names_what_is_there_and_nothing_else() {
+    let lab = Lab::new();
+    let plain = lab.capture(&lab.repository("plain"));
+    let named = |capture: &Capture, disposition: Disposition| -> Vec<String> {
+        let lines = capture.inventory.iter().filter(|line| line.disposition == disposition);
+        lines.map(|line| format!("{} {}", line.count, line.what)).collect()
+    };
+    let owners = "owners, access lists, extended attributes, hard links";
+    let history = "1 commits on no remote";
+    let references = "2 history: branches, tags, remote-tracking references";
+    assert_eq!(named(&plain, Disposition::Transferred), ["2 tracked files", references, history]);
+    assert_eq!(named(&plain, Disposition::Rehydrated), [""; 0]);
+    assert_eq!(named(&plain, Disposition::Stays), ["1 reflogs"]);
+    assert_eq!(
+        named(&plain, Disposition::NeverTravels),
+        ["1 repository configuration".to_owned(), format!("2 {owners}")]
+    );
+
+    let root = lab.repository("full");
+    git(&root, &["remote", "add", "origin", "https://example.com/x.git"]);
+    git(&root, &["config", "filter.own.clean", "cat"]);
+    write(&root, ".git/hooks/pre-commit", "#!/bin/sh\n");
+    write(&root, ".gitignore", "target/\n");
+    write(&root, "target/x", "build");
+    symlink("/etc/hostname", root.join("absolute")).unwrap();
+    mode(&root, "a.txt", 0o4644);
+    let full = lab.capture(&root);
+    let moves = named(&full, Disposition::Transferred);
+    assert_eq!(moves, ["2 tracked files", "2 untracked files", references, history, "1 absolute links"]);
+    assert_eq!(named(&full, Disposition::Rehydrated), ["1 remotes"]);
+    assert_eq!(named(&full, Disposition::Stays), ["1 ignored files", "1 reflogs"]);
+    assert_eq!(
+        named(&full, Disposition::NeverTravels),
+        [
+            "1 repository configuration".to_owned(),
+            "1 hooks".to_owned(),
+            "1 filters".to_owned(),
+            "1 set-user-id, set-group-id and sticky bits".to_owned(),
+            format!("4 {owners}"),
+        ]
+    );
+}
+
+/// Shows: T-10
 #[test]
 fn password_in_a_remote_address_stays() {
     let lab = Lab::new();
@@ -310,6 +365,7 @@ fn password_in_a_remote_address_stays() {
     assert_eq!(inspect(&root).unwrap().git.unwrap().identity.remote.unwrap(), "https://example.com/x.git");
 }
 
+/// Shows: T-9
 #[test]
 fn destination_with_a_clone_gets_only_the_difference() {
     let lab = Lab::new();

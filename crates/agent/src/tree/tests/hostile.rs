@@ -93,6 +93,7 @@ fn refused(lab: &Lab, entries: &[Entry], store: &Store) -> String {
     }
 }
 
+/// Shows: T-5
 #[test]
 fn entry_below_a_link_or_a_file_is_refused() {
     let lab = Lab::new();
@@ -108,6 +109,7 @@ fn entry_below_a_link_or_a_file_is_refused() {
     assert!(try_stage(&lab, &[link("b", &outside), link("c", "../../../etc")], &store).is_ok(), "a link is data");
 }
 
+/// Shows: T-1, T-11
 #[test]
 fn doubled_or_disordered_entries_are_refused() {
     let lab = Lab::new();
@@ -117,6 +119,7 @@ fn doubled_or_disordered_entries_are_refused() {
     refused(&lab, &[b, a], &store);
 }
 
+/// Shows: T-1, T-3, T-11
 #[test]
 fn absurd_or_missing_content_is_refused() {
     let lab = Lab::new();
@@ -138,6 +141,7 @@ fn absurd_or_missing_content_is_refused() {
     refused(&lab, &[good], &store);
 }
 
+/// Shows: T-5
 #[test]
 fn special_bits_do_not_arrive() {
     let lab = Lab::new();
@@ -153,6 +157,7 @@ fn special_bits_do_not_arrive() {
     assert_eq!((mode("d/f"), mode("d")), (0o777, 0o777));
 }
 
+/// Shows: T-5
 #[test]
 fn random_catalogs_never_write_outside() {
     let lab = Lab::new();
@@ -203,6 +208,7 @@ fn record(capture: &Capture, name: &str) -> Vec<u8> {
     all
 }
 
+/// Shows: T-6
 #[test]
 fn hostile_repository_state_is_refused() {
     let lab = Lab::new();
@@ -258,6 +264,7 @@ fn hostile_repository_state_is_refused() {
     assert!(!lab.path("marker").exists());
 }
 
+/// Shows: T-6
 #[test]
 fn hostile_index_is_refused() {
     let lab = Lab::new();
@@ -285,6 +292,7 @@ fn hostile_index_is_refused() {
     refused(&lab, &entries, &store);
 }
 
+/// Shows: T-6
 #[test]
 fn pack_with_a_harmful_or_damaged_object_is_refused() {
     let lab = Lab::new();
@@ -390,6 +398,7 @@ fn filter_that_cannot_be_switched_off_bars_an_update_in_place() {
     assert!(!marker.exists());
 }
 
+/// Shows: T-6
 #[test]
 fn trapped_repository_runs_nothing() {
     let lab = Lab::new();

@@ -12,6 +12,7 @@ fn refusal(lab: &Lab, name: &str) -> TreeRefusal {
     refusal
 }
 
+/// Shows: T-8
 #[test]
 fn cut_history_is_refused() {
     let lab = Lab::new();
@@ -25,6 +26,7 @@ fn cut_history_is_refused() {
     assert_eq!(refusal(&lab, "partial"), TreeRefusal::PartialClone);
 }
 
+/// Shows: T-8
 #[test]
 fn unfinished_operation_is_refused() {
     let lab = Lab::new();
@@ -49,6 +51,7 @@ fn unfinished_operation_is_refused() {
     assert!(matches!(refusal(&lab, "bisect"), TreeRefusal::InProgress { operation: "bisect", .. }));
 }
 
+/// Shows: T-8
 #[test]
 fn unmerged_index_is_refused() {
     let lab = Lab::new();
@@ -65,6 +68,7 @@ fn unmerged_index_is_refused() {
     assert_eq!(refusal(&lab, "r"), TreeRefusal::Unmerged("a.txt".into()));
 }
 
+/// Shows: T-8
 #[test]
 fn content_kept_elsewhere_is_refused() {
     let lab = Lab::new();
@@ -92,6 +96,7 @@ fn content_kept_elsewhere_is_refused() {
     assert_eq!(refusal(&lab, "sparse"), TreeRefusal::Sparse);
 }
 
+/// Shows: T-8
 #[test]
 fn git_directory_elsewhere_is_refused() {
     let lab = Lab::new();
@@ -114,6 +119,7 @@ fn git_directory_elsewhere_is_refused() {
     assert!(matches!(refusal(&lab, "moved"), TreeRefusal::LinkedWorktree(_)));
 }
 
+/// Shows: T-8
 #[test]
 fn nested_repository_is_refused_unless_ignored() {
     let lab = Lab::new();
@@ -132,6 +138,7 @@ fn nested_repository_is_refused_unless_ignored() {
     assert_eq!(refusal(&lab, "plain"), TreeRefusal::NestedRepository("inside".into()));
 }
 
+/// Shows: T-5
 #[test]
 fn special_file_is_refused_by_name() {
     let lab = Lab::new();
@@ -148,6 +155,7 @@ fn special_file_is_refused_by_name() {
     assert_eq!(refusal(&lab, "plain"), TreeRefusal::SpecialFile { path: "s".into(), kind: "socket" });
 }
 
+/// Shows: T-8
 #[test]
 fn rewritten_history_is_refused() {
     let lab = Lab::new();

@@ -65,6 +65,7 @@ pub(super) fn change(root: &Path) {
     std::fs::remove_file(root.join("untracked")).unwrap();
 }
 
+/// Shows: T-7
 #[test]
 fn known_target_is_brought_up_to_date() {
     let lab = Lab::new();
@@ -90,6 +91,7 @@ fn nothing_changed_means_nothing_written() {
     assert_eq!(files(&home), before);
 }
 
+/// Shows: T-7
 #[test]
 fn changed_target_is_not_touched() {
     let lab = Lab::new();
@@ -167,6 +169,7 @@ fn activation_survives_a_crash_after_every_step() {
     assert!(steps > 30, "{steps}");
 }
 
+/// Shows: T-7
 #[test]
 fn new_tree_survives_a_crash_after_every_step() {
     let lab = Lab::new();
@@ -202,6 +205,7 @@ fn what_appears_between_stage_and_activation_is_kept() {
     assert_eq!(lab.deliver(&capture, "empty", None).root, lab.path("empty"), "an empty directory is a free place");
 }
 
+/// Shows: T-7
 #[test]
 fn edit_between_stage_and_activation_is_kept_beside() {
     let lab = Lab::new();
