@@ -106,7 +106,7 @@ impl Actor {
             Ok(answer) => ReplyBody::Done(*answer),
             Err(mut failed) => {
                 if self.custodian.leaving(session).is_some() {
-                    self.custodian.cancel(session, Refusal::Cancelled, &failed.why);
+                    self.custodian.cancel(session, failed.refusal.unwrap_or(Refusal::Cancelled), &failed.why);
                 }
                 if failed.exit != exit::PENDING {
                     self.report(session, Phase::Abandoned, (0, 0), 0, &failed.why);

@@ -24,13 +24,15 @@ pub(crate) struct Takes {
     refused: Vec<(SessionId, Refusal, String)>,
 }
 
-/// A question to the owner that has no answer yet.
+/// A question to the owner.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     owner: DeviceId,
     session: SessionId,
     wait: bool,
     carry_only: bool,
+    /// The owner has offered the session; why that came to nothing it may still say.
+    offered: bool,
 }
 
 impl Takes {
@@ -45,12 +47,12 @@ impl Takes {
     }
 
     pub(crate) fn waits_for(&self, device: DeviceId) -> bool {
-        self.asked.values().any(|asked| asked.owner == device)
+        self.asked.values().any(|asked| asked.owner == device && !asked.offered)
     }
 
     /// The questions to this device that have no answer yet.
     fn open_to(&self, device: DeviceId) -> Vec<PeerMessage> {
-        let open = self.asked.iter().filter(|(_, asked)| asked.owner == device);
+        let open = self.asked.iter().filter(|(_, asked)| asked.owner == device && !asked.offered);
         open.map(|(request, asked)| asked.message(*request)).collect()
     }
 
@@ -61,15 +63,29 @@ impl Takes {
     }
 
     pub(crate) fn answer(&mut self, from: DeviceId, request: u64, answer: Result<HandoffId, (Refusal, String)>) {
-        let Some(Asked { owner, session, .. }) = self.asked.get(&request).copied() else { return };
-        if owner != from {
-            return;
+        let Some(asked) = self.asked.get_mut(&request).filter(|asked| asked.owner == from) else { return };
+        let session = asked.session;
+        match answer {
+            Ok(_) => asked.offered = true,
+            Err((refusal, detail)) => {
+                self.asked.remove(&request);
+                self.expected.remove(&session);
+                self.refused.push((session, refusal, detail));
+            }
         }
-        self.asked.remove(&request);
-        if let Err((refusal, detail)) = answer {
-            self.expected.remove(&session);
-            self.refused.push((session, refusal, detail));
-        }
+    }
+
+    fn is_open(&self, request: u64) -> bool {
+        self.asked.get(&request).is_some_and(|asked| !asked.offered)
+    }
+
+    /// A new question about a session makes an earlier one that led to an offer forgotten.
+    fn ask(&mut self, asked: Asked) -> u64 {
+        self.next += 1;
+        self.asked.retain(|_, earlier| earlier.session != asked.session || !earlier.offered);
+        self.asked.insert(self.next, asked);
+        self.expected.insert(asked.session, (asked.owner, Instant::now()));
+        self.next
     }
 }
 
@@ -99,10 +115,7 @@ impl Actor {
         carry_only: bool,
         watcher: mpsc::Sender<ReplyBody>,
     ) {
-        self.takes.next += 1;
-        let request = self.takes.next;
-        self.takes.asked.insert(request, Asked { owner, session, wait, carry_only });
-        self.takes.expected.insert(session, (owner, Instant::now()));
+        let request = self.takes.ask(Asked { owner, session, wait, carry_only, offered: false });
         let (from, to) = (self.device_name(owner), self.name.clone());
         self.moves.watch(session, watcher);
         self.moves.begin(session, "", &from, &to);
@@ -124,7 +137,7 @@ impl Actor {
     }
 
     fn take_unanswered(&mut self, request: u64, owner: DeviceId) {
-        if self.takes.asked.contains_key(&request) && !self.peers.is_connected(owner) {
+        if self.takes.is_open(request) && !self.peers.is_connected(owner) {
             let (refusal, trouble) = self.peers.trouble(owner);
             let why = format!("the owner cannot be reached ({trouble}); the session stays with it");
             self.takes.answer(owner, request, Err((refusal, why)));
