@@ -1,5 +1,6 @@
 //! Real devices in throw-away homes: a daemon each, killed and started again at the same port, asked over its socket.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
@@ -33,6 +34,10 @@ pub struct Device {
     pub cede_home: PathBuf,
     /// The address of its daemon: the same in each of its lives.
     pub address: String,
+    /// Where its daemon and its commands look for programs.
+    pub path: OsString,
+    /// More variables of their environment.
+    pub variables: Vec<(OsString, OsString)>,
     program: PathBuf,
     log: PathBuf,
     child: Option<Child>,
@@ -53,6 +58,8 @@ impl Device {
             home,
             cede_home,
             address: free_address(),
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            variables: Vec::new(),
             program: program.to_owned(),
             log,
             child: None,
@@ -80,7 +87,7 @@ impl Device {
     pub fn command(&self, arguments: &[&str]) -> Program {
         let mut command = Program::new(&self.program);
         command.args(arguments).env_clear().current_dir(&self.home);
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.envs(self.variables.iter().cloned()).env("PATH", &self.path);
         command.env("HOME", &self.home).env("CEDE_HOME", &self.cede_home).env("LANG", "C.UTF-8");
         command.env("GIT_CONFIG_NOSYSTEM", "1");
         command
