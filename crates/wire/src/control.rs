@@ -389,7 +389,8 @@ pub struct MoveReport {
     pub bytes_present: u64,
     /// Milliseconds in all.
     pub took_ms: u64,
-    /// Milliseconds from the freeze to the new owner's word.
+    /// Milliseconds in which the session could not go on: from the freeze (where it left) or the release (where it arrived) to
+    /// the moment it stands in its place.
     pub pause_ms: u64,
     /// What to type there to go on.
     pub resume: String,

@@ -195,7 +195,7 @@ fn row(moved: &Moved, step: &Progress) -> Vec<Span> {
 fn sum(moved: &Moved) -> Vec<Span> {
     let Moved { from, to, report, .. } = moved;
     vec![faint(format!(
-        "{from} → {to}: {} travelled, {} were there, {}, {} without an actor",
+        "{from} → {to}: {} travelled, {} were there, {}, paused for {}",
         units::bytes(report.bytes_sent),
         units::bytes(report.bytes_present),
         units::millis(report.took_ms),

@@ -30,7 +30,7 @@ pub(crate) fn report(report: &MoveReport) -> Page {
         plain(format!(" now{place} (token {})", report.token)),
     ]);
     page.line([faint(format!(
-        "{} travelled, {} were there already; {} in all, {} without an actor",
+        "{} travelled, {} were there already; {} in all, paused for {}",
         units::bytes(report.bytes_sent),
         units::bytes(report.bytes_present),
         units::millis(report.took_ms),
