@@ -281,6 +281,14 @@ pub enum CannotResume {
         /// The configuration file.
         file: String,
     },
+    /// The agent has neither a login nor a key for its provider.
+    #[error("{agent} is not logged in here; to log in, type: {login}, or start the daemon with the key in its environment", agent = agent.name())]
+    NoLogin {
+        /// The agent.
+        agent: AgentKind,
+        /// The command that logs in.
+        login: &'static str,
+    },
     /// It could not be found out.
     #[error("cannot find out whether {agent} can go on here: {why}", agent = agent.name())]
     Unclear {

@@ -226,7 +226,8 @@ impl Adapter for ClaudeCodeAdapter {
     }
 
     fn check(&self, requirement: &Requirement) -> Result<(), CannotResume> {
-        requirements::version(&self.around, requirement, "claude", INSTALL)
+        requirements::version(&self.around, requirement, "claude", INSTALL)?;
+        requirements::claude_login(&self.around, requirement)
     }
 
     fn install(&self, arrival: &Arrival) -> Result<Installed, AgentError> {

@@ -1,10 +1,12 @@
 //! Whether an agent here can go on with a session from elsewhere.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
 
 use cede_wire::path::escape;
 use cede_wire::session::Requirement;
+use serde_json::Value;
 
 use crate::adapter::limits::{CONFIG_BYTES, QUOTED_CHARS};
 use crate::adapter::scratch::Scratch;
@@ -33,24 +35,59 @@ pub(super) fn version(
 pub(super) fn installed(around: &Surroundings, program: &'static str) -> Result<String, String> {
     let scratch = Scratch::new(&around.state).map_err(|error| error.to_string())?;
     let output = scratch.path().join("said");
-    let arguments = [std::ffi::OsStr::new("--version")];
+    let arguments = [OsStr::new("--version")];
     around.run(program, &arguments, Path::new("/"), &output).map_err(|error| error.to_string())?;
     let said = read(&output);
     version::find(&said).ok_or_else(|| format!("{program} --version said: {}", shown(&said)))
 }
 
-/// The providers that Codex brings along.
-const CODEX_OWN: [&str; 4] = ["openai", "ollama", "lmstudio", "amazon-bedrock"];
+/// The providers that Codex brings along and that need no login of its own.
+const CODEX_OWN: [&str; 3] = ["ollama", "lmstudio", "amazon-bedrock"];
 
 /// The session's provider stands in Codex's configuration.
 pub(super) fn codex_provider(around: &Surroundings, requirement: &Requirement) -> Result<(), CannotResume> {
     let Some(provider) = &requirement.provider else { return Ok(()) };
+    if provider == "openai" {
+        return codex_login(around, requirement);
+    }
     let file = around.codex_home.join("config.toml");
     if CODEX_OWN.contains(&provider.as_str()) || toml_has_provider(&read(&file), provider) {
         return Ok(());
     }
     let file = format!("{} as [model_providers.{}]", file.display(), shown(provider));
     Err(CannotResume::NoProvider { agent: requirement.agent, provider: shown(provider), file })
+}
+
+/// Codex itself says whether it has a login; a key in the environment it does not count.
+fn codex_login(around: &Surroundings, requirement: &Requirement) -> Result<(), CannotResume> {
+    let said = ask(around, "codex", &["login", "status"]);
+    let has_key = around.variables.iter().any(|(name, value)| name == "CODEX_API_KEY" && !value.is_empty());
+    if !has_key && said.contains("Not logged in") {
+        return Err(CannotResume::NoLogin { agent: requirement.agent, login: "codex login" });
+    }
+    Ok(())
+}
+
+/// Claude Code itself says whether it has a login, a key or another provider. Its sessions do not name one.
+pub(super) fn claude_login(around: &Surroundings, requirement: &Requirement) -> Result<(), CannotResume> {
+    let said = ask(around, "claude", &["auth", "status"]);
+    // What it complains of stands behind.
+    let status = serde_json::Deserializer::from_str(&said).into_iter::<Value>().next().and_then(Result::ok);
+    if status.is_some_and(|status| status.get("loggedIn").and_then(Value::as_bool) == Some(false)) {
+        return Err(CannotResume::NoLogin { agent: requirement.agent, login: "claude auth login" });
+    }
+    Ok(())
+}
+
+/// What a program prints, whether it is content or not. A version that does not understand the question says
+/// nothing that counts.
+fn ask(around: &Surroundings, program: &'static str, arguments: &[&str]) -> String {
+    let Ok(scratch) = Scratch::new(&around.state) else { return String::new() };
+    let output = scratch.path().join("said");
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    // Its ending says no more than its words.
+    let _ = around.run(program, &arguments, &around.home, &output);
+    [read(&output), read(&output.with_extension("stderr"))].concat()
 }
 
 /// True where a table or a dotted key defines the provider.
@@ -106,6 +143,48 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cede_wire::session::AgentKind;
+
+    fn place_with(program: &str, script: &str) -> (tempfile::TempDir, Surroundings) {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join(program);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let around = Surroundings::plain(place.path(), &place.path().join("state"), place.path().into());
+        (place, around)
+    }
+
+    fn requirement(agent: AgentKind, provider: Option<&str>) -> Requirement {
+        Requirement { agent, version: String::new(), provider: provider.map(str::to_owned) }
+    }
+
+    /// Shows: A-10
+    #[test]
+    fn claude_code_without_a_login_is_told_and_one_that_does_not_say_is_believed() {
+        let need = requirement(AgentKind::ClaudeCode, None);
+        let (_place, around) = place_with("claude", r#"echo '{"loggedIn": false}'; echo oh >&2; exit 1"#);
+        let text = claude_login(&around, &need).unwrap_err().to_string();
+        assert!(text.contains("not logged in here; to log in, type: claude auth login"), "{text}");
+        for script in [r#"echo '{"loggedIn": true}'"#, "echo \"unknown command 'auth'\" >&2; exit 1", "exit 0"] {
+            let (_place, around) = place_with("claude", script);
+            assert_eq!(claude_login(&around, &need), Ok(()), "{script}");
+        }
+    }
+
+    /// Shows: A-10
+    #[test]
+    fn codex_needs_a_login_for_its_own_provider_only() {
+        let (_place, mut around) = place_with("codex", "echo 'Not logged in' >&2; exit 1");
+        let need = requirement(AgentKind::Codex, Some("openai"));
+        let missing = codex_provider(&around, &need).unwrap_err();
+        assert_eq!(missing, CannotResume::NoLogin { agent: AgentKind::Codex, login: "codex login" });
+        assert_eq!(codex_provider(&around, &requirement(AgentKind::Codex, Some("ollama"))), Ok(()));
+        around.variables.push(("CODEX_API_KEY".into(), "key".into()));
+        assert_eq!(codex_provider(&around, &need), Ok(()));
+        let (_place, around) = place_with("codex", "echo 'Logged in using ChatGPT' >&2");
+        assert_eq!(codex_provider(&around, &need), Ok(()));
+    }
 
     #[test]
     fn provider_is_found_however_toml_spells_it() {
