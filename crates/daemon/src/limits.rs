@@ -77,6 +77,8 @@ pub(crate) const RELEASED_PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LISTING: Duration = Duration::from_millis(1_500);
 /// How long a move or a take waits for a link to the other device.
 pub(crate) const REACH: Duration = Duration::from_secs(10);
+/// Pause between two looks whether it stands, or never will.
+pub(crate) const REACH_LOOK: Duration = Duration::from_secs(1);
 /// How long a look at the agents' stores may be reused.
 pub(crate) const DISCOVERY_AGE: Duration = Duration::from_secs(2);
 /// How long the chunks of an attempt that was given up are kept for the next one.

@@ -134,10 +134,36 @@ impl Peers {
     pub(crate) fn trouble(&self, device: DeviceId) -> (Refusal, String) {
         match self.troubles.get(&device) {
             Some(error @ DialError::VersionMismatch { .. }) => (Refusal::VersionMismatch, error.to_string()),
+            Some(error @ (DialError::Refused | DialError::NotAMember)) => (Refusal::NotGranted, error.to_string()),
+            Some(error @ (DialError::WrongKey { .. } | DialError::WrongMesh { .. })) => {
+                (Refusal::Unauthorized, error.to_string())
+            }
             Some(error) => (Refusal::TimedOut, error.to_string()),
             None if self.addresses.contains_key(&device) => (Refusal::TimedOut, DialError::Unreachable.to_string()),
             None => (Refusal::TimedOut, "where the device is was not said".to_owned()),
         }
+    }
+
+    /// Whether something answered there that will not become the device by waiting.
+    pub(crate) fn turns_us_away(&self, device: DeviceId) -> bool {
+        self.troubles.get(&device).is_some_and(|error| match error {
+            DialError::WrongKey { .. }
+            | DialError::Refused
+            | DialError::NotAMember
+            | DialError::NoCommonAlpn
+            | DialError::VersionMismatch { .. }
+            | DialError::WrongMesh { .. } => true,
+            DialError::Unreachable
+            | DialError::TimedOut
+            | DialError::Busy
+            | DialError::TooManyLinks
+            | DialError::Address
+            | DialError::GreetingTooLong
+            | DialError::EndpointClosed
+            | DialError::Protocol(_)
+            | DialError::Lost(_)
+            | DialError::Local(_) => false,
+        })
     }
 
     fn newest(&self, device: DeviceId) -> Option<&Up> {
@@ -205,6 +231,12 @@ impl Actor {
         if let Some(keeper) = self.peers.keepers.get(&device) {
             keeper.notify_one();
         }
+    }
+
+    /// The same, for a person who waits: what went wrong before does not count.
+    pub(crate) fn reach_afresh(&mut self, device: DeviceId) {
+        self.peers.troubles.remove(&device);
+        self.reach(device);
     }
 
     /// Starts a keeper for each member that has none.

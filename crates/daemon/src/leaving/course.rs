@@ -96,7 +96,7 @@ impl Move {
             }
             let now = actor.context.clock.now();
             actor.place(placed);
-            actor.reach(to);
+            actor.reach_afresh(to);
             let offered = actor.custodian.offer(&key, to, handoff, terms, now);
             if offered.is_ok() {
                 if let Some(request) = take {
@@ -124,14 +124,14 @@ impl Move {
     }
 
     async fn accepted(&mut self) -> Result<Box<Verified<Accept>>, Failure> {
-        let mut patience = Box::pin(tokio::time::sleep(limits::REACH));
+        let begun = tokio::time::Instant::now();
+        let mut look = tokio::time::interval_at(begun + limits::REACH_LOOK, limits::REACH_LOOK);
         let mut reached = false;
         loop {
             let event = tokio::select! {
                 event = self.next() => event?,
-                () = &mut patience, if !reached => {
-                    reached = true;
-                    self.give_up_if_unreached().await;
+                _ = look.tick(), if !reached => {
+                    reached = self.is_reached(begun.elapsed() >= limits::REACH).await;
                     continue;
                 }
             };
@@ -150,16 +150,20 @@ impl Move {
     }
 
     /// A person who waits hears soon that the device cannot be reached. Once it was, an answer may take its time.
-    async fn give_up_if_unreached(&self) {
+    async fn is_reached(&self, late: bool) -> bool {
         let session = self.session;
-        let give_up = move |actor: &mut Actor| {
-            let Some(to) = actor.leaving.get(&session).map(|leaving| leaving.destination) else { return };
-            if !actor.peers.is_connected(to) {
+        let reached = self.context.ask(move |actor| {
+            let Some(to) = actor.leaving.get(&session).map(|leaving| leaving.destination) else { return true };
+            if actor.peers.is_connected(to) {
+                return true;
+            }
+            if late || actor.peers.turns_us_away(to) {
                 let (refusal, why) = actor.peers.trouble(to);
                 actor.custodian.cancel(session, refusal, &why);
             }
-        };
-        self.context.tell(give_up).await;
+            false
+        });
+        reached.await.unwrap_or(true)
     }
 
     /// Pre-copy while the session may work, then the frozen rest.
