@@ -12,7 +12,7 @@ use cede_seal::device::LocalDevice;
 use cede_tests::devices::trees::{dirty, evidence, names};
 use cede_tests::devices::{Device, Devices, claude, pair_with, request, show_words, trees, wait_until};
 use cede_tests::proxy::Proxy;
-use cede_wire::control::{ApprovalSummary, Answer, Command, Failure, MoveReport, MoveRequest, Phase, ReplyBody, exit};
+use cede_wire::control::{Answer, ApprovalSummary, Command, Failure, MoveReport, MoveRequest, Phase, ReplyBody, exit};
 use cede_wire::custody::Head;
 use cede_wire::id::{DeviceKey, MeshId, SessionId};
 use cede_wire::message::{Hello, PROTOCOL_MAX};
@@ -62,14 +62,10 @@ fn dirty_tree_goes_there_and_back_and_stays_what_it_was() {
     let before = evidence(&tree);
     let there = a.to("server", id).unwrap();
     assert_eq!(there.now_at, "server");
-    assert_eq!(phases(&there), [
-        Phase::Preparing,
-        Phase::Offered,
-        Phase::Transferring,
-        Phase::Staged,
-        Phase::Released,
-        Phase::Committed
-    ]);
+    assert_eq!(
+        phases(&there),
+        [Phase::Preparing, Phase::Offered, Phase::Transferring, Phase::Staged, Phase::Released, Phase::Committed]
+    );
     let at_b = b.home.join("project");
     assert_eq!(evidence(&at_b), before);
     assert_eq!((state(a, id).as_str(), state(b, id).as_str()), ("at server", "in charge here"));
@@ -185,7 +181,10 @@ fn nothing_is_written_before_the_operator_says_yes() {
     let asked = a.open(Command::To(request("server", id))).unwrap();
     let waiting = question(b);
     nothing_written(b);
-    assert_eq!((waiting.kind.as_str(), waiting.device.as_str(), waiting.title.as_str()), ("receive", "laptop", "project"));
+    assert_eq!(
+        (waiting.kind.as_str(), waiting.device.as_str(), waiting.title.as_str()),
+        ("receive", "laptop", "project")
+    );
     assert!(waiting.executables.iter().any(|path| path == "src/greet.sh"), "{:?}", waiting.executables);
     assert!(waiting.dotfiles.iter().any(|path| path == ".gitignore"), "{:?}", waiting.dotfiles);
     assert!(waiting.expires_in_s > 800, "{}", waiting.expires_in_s);
@@ -247,7 +246,8 @@ fn move_that_was_cancelled_while_bytes_travelled_goes_on_where_it_stopped() {
     let before = (evidence(&tree), claude::resumable(&a.home, &planted));
     let carried = MoveRequest { carry_only: true, ..request("server", planted.id) };
     let mut asked = a.open(Command::To(carried.clone())).unwrap();
-    asked.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
+    asked
+        .until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
     a.ask(Command::Cancel { handoff: planted.id.to_string() }).unwrap();
     let failed = refused(asked.end(&mut |_| {}).unwrap());
     assert_eq!(failed.why, "cancelled: it was withdrawn here");
@@ -272,7 +272,12 @@ fn second_move_sends_only_what_changed() {
     let (_, planted) = large_claude(&devices);
     let carried = |device: &str| MoveRequest { carry_only: true, ..request(device, planted.id) };
     let there = a.move_with(carried("server")).unwrap();
-    assert!(there.bytes_sent > 20 << 20 && there.bytes_present < 1 << 20, "{} {}", there.bytes_sent, there.bytes_present);
+    assert!(
+        there.bytes_sent > 20 << 20 && there.bytes_present < 1 << 20,
+        "{} {}",
+        there.bytes_sent,
+        there.bytes_present
+    );
     let changed = trees::change(&b.home.join("project"), 100, 3);
     let back = b.move_with(carried("laptop")).unwrap();
     println!("{changed} bytes changed, {} sent, {} there", back.bytes_sent, back.bytes_present);
@@ -334,7 +339,8 @@ fn what_is_not_there_is_named_with_what_is() {
     assert_eq!(refused(devices.a.move_with(nowhere)).why, "no session here is called nothing");
     let here = MoveRequest { session: None, directory: "/".to_owned(), ..request("server", id) };
     assert_eq!(refused(devices.a.move_with(here)).why, "no session of a coding agent works in /");
-    let failed = refused(devices.b.ask(Command::Take { session: "nothing".to_owned(), wait: false, carry_only: false }));
+    let failed =
+        refused(devices.b.ask(Command::Take { session: "nothing".to_owned(), wait: false, carry_only: false }));
     assert_eq!(failed.what, "no session is meant");
     assert!(tree.exists());
 }
@@ -520,14 +526,9 @@ fn device_that_is_off_is_said_to_be_off() {
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(state(&devices.a, id), "in charge here");
     let failed = refused(take(&devices.a, id).and_then(|answer| match answer {
-        Answer::Said { text } => Err(Failure {
-            exit: 0,
-            what: text,
-            why: String::new(),
-            cure: String::new(),
-            refusal: None,
-            now_at: None,
-        }),
+        Answer::Said { text } => {
+            Err(Failure { exit: 0, what: text, why: String::new(), cure: String::new(), refusal: None, now_at: None })
+        }
         other => Ok(other),
     }));
     assert_eq!(failed.what, "the session is in charge here");
@@ -633,7 +634,9 @@ fn lose_the_release(devices: &Devices, doors: &[Proxy; 2], id: SessionId) -> boo
     if !lost {
         doors.iter().for_each(|door| door.cut(false));
         asked.end(&mut |_| {});
-        wait_until("it is at rest", || state(&devices.a, id) == "in charge here" || state(&devices.b, id) == "in charge here");
+        wait_until("it is at rest", || {
+            state(&devices.a, id) == "in charge here" || state(&devices.b, id) == "in charge here"
+        });
         if state(&devices.b, id) == "in charge here" {
             devices.b.to("laptop", id).unwrap();
         }
@@ -766,7 +769,8 @@ fn stopped_source_is_the_owner_when_it_is_back() {
     let before = (evidence(&tree), claude::resumable(&devices.a.home, &planted));
     let carried = MoveRequest { carry_only: true, ..request("server", planted.id) };
     let mut asked = devices.a.open(Command::To(carried.clone())).unwrap();
-    asked.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
+    asked
+        .until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
     assert!(devices.a.stop().success());
     assert!(asked.end(&mut |_| {}).is_none_or(|end| end.is_err()));
     devices.a.start();
@@ -803,4 +807,43 @@ fn secret_looking_files_travel_only_after_a_yes() {
     assert_eq!(names(&b.home), [""; 0]);
     a.move_with(MoveRequest { exclude: vec![".env".to_owned()], ..request("server", id) }).unwrap();
     assert!(!b.home.join("project/.env").exists());
+}
+
+/// Shows: H-11, H-21
+#[test]
+fn destination_can_withdraw_too() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (tree, planted) = large_claude(&devices);
+    let before = (evidence(&tree), claude::resumable(&a.home, &planted));
+    let carried = MoveRequest { carry_only: true, ..request("server", planted.id) };
+    let mut asked = a.open(Command::To(carried.clone())).unwrap();
+    asked
+        .until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
+    let Ok(Answer::Said { text }) = b.ask(Command::Cancel { handoff: planted.id.to_string() }) else {
+        panic!("not withdrawn")
+    };
+    assert_eq!(text, "cancelled; the session is at laptop");
+    let failed = refused(asked.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.why, "cancelled: it was withdrawn at the destination");
+    wait_until("the fence is down", || claude::resumable(&a.home, &planted).is_some());
+    assert_eq!((evidence(&tree), claude::resumable(&a.home, &planted)), before);
+    wait_until("no staging is left", || names(&b.home).is_empty());
+    a.move_with(carried).unwrap();
+}
+
+#[test]
+fn take_that_nobody_answered_is_withdrawn() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let asked = b.open(Command::Take { session: id.to_string(), wait: false, carry_only: false }).unwrap();
+    let waiting = question(a);
+    b.ask(Command::Cancel { handoff: id.to_string() }).unwrap();
+    let failed = refused(asked.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.why, "cancelled: it was withdrawn here");
+    // The owner's late yes becomes an offer, which is a question here.
+    decide(a, &waiting, true);
+    decide(b, &question(b), false);
+    assert_eq!(state(a, id), "in charge here");
 }

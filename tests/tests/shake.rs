@@ -174,7 +174,8 @@ impl Shaken {
             self.fence_comes_down();
             assert_eq!(&self.evidence(self.owner()), before, "the source is untouched, {moment}");
             let kept = trees::bytes_below(&self.other().state().join("stages"));
-            let report = self.owner().move_with(self.request()).unwrap_or_else(|failure| panic!("{moment}: {failure:?}"));
+            let report =
+                self.owner().move_with(self.request()).unwrap_or_else(|failure| panic!("{moment}: {failure:?}"));
             self.add(&report);
             let most = (changed + SLACK_BYTES).saturating_sub(kept);
             assert!(report.bytes_sent <= most, "{moment}: {} sent, {changed} changed, {kept} kept", report.bytes_sent);
@@ -204,7 +205,12 @@ impl Shaken {
         let took = begun.elapsed();
         assert!(self.settle());
         assert_eq!(self.evidence(self.other()), before);
-        println!("undisturbed: {} ms, {} bytes sent, {} there", took.as_millis(), report.bytes_sent, report.bytes_present);
+        println!(
+            "undisturbed: {} ms, {} bytes sent, {} there",
+            took.as_millis(),
+            report.bytes_sent,
+            report.bytes_present
+        );
         self.at_a = !self.at_a;
         took
     }
@@ -334,7 +340,11 @@ fn line_cut_at_random_moments_costs_time_and_nothing_else() {
     }
     let counts: Vec<_> = doors.iter().map(Proxy::counts).collect();
     assert!(counts.iter().any(|(passed, _)| *passed > 1_000), "the devices went around the line: {counts:?}");
-    println!("{cuts} cuts with seed {seed} in {} s: {:?}, datagrams {counts:?}", begun.elapsed().as_secs(), shaken.sums);
+    println!(
+        "{cuts} cuts with seed {seed} in {} s: {:?}, datagrams {counts:?}",
+        begun.elapsed().as_secs(),
+        shaken.sums
+    );
 }
 
 /// From now on each device knows only the door to the other.

@@ -1,5 +1,6 @@
 //! What a person may ask of the daemon, one arm a command.
 
+use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::member::Member;
@@ -293,10 +294,7 @@ impl Actor {
             !text.is_empty() && (id.to_string().starts_with(text) || handoff.is_some_and(|h| h.starts_with(text)))
         };
         let found = self.leaving.keys().copied().find(|id| fits(id));
-        let Some(session) = found else {
-            let why = "no move that could still be withdrawn fits";
-            return Err(failure(exit::FAILED, "nothing was cancelled", why, "cede status"));
-        };
+        let Some(session) = found else { return self.cancel_coming(text) };
         if self.custodian.leaving(session).is_some() {
             self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
         } else if self.custodian.standing(session).is_none_or(|s| s == cede_core::custodian::Standing::InCharge) {
@@ -306,6 +304,30 @@ impl Actor {
             let why = format!("the decision is made: {}", self.state_of(session));
             return Err(failure(exit::NOT_OWNER, "nothing was cancelled", &why, "cede status"));
         }
+        Ok(Answer::Said { text: format!("cancelled; the session is {}", self.state_of(session)) })
+    }
+
+    /// Withdraws what comes here: a payload until it is staged, a take until it is answered.
+    fn cancel_coming(&mut self, text: &str) -> Result<Answer, Failure> {
+        let named = |id: SessionId| !text.is_empty() && id.to_string().starts_with(text);
+        let coming = self.custodian.sessions().find_map(|(id, _)| {
+            let arriving = self.custodian.arriving(id)?;
+            let handoff = arriving.attempt().handoff;
+            let fits = named(id) || (!text.is_empty() && handoff.to_string().starts_with(text));
+            let receiving = matches!(arriving.phase(), DestinationPhase::Receiving { .. });
+            (fits && receiving && !self.is_here(id)).then_some((id, handoff))
+        });
+        let session = if let Some((session, handoff)) = coming {
+            let detail = "it was withdrawn at the destination";
+            self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
+            session
+        } else if let Some(session) = self.takes.withdraw(named) {
+            self.end_arriving(session, Refusal::Cancelled, "it was withdrawn here");
+            session
+        } else {
+            let why = "no move that could still be withdrawn fits";
+            return Err(failure(exit::FAILED, "nothing was cancelled", why, "cede status"));
+        };
         Ok(Answer::Said { text: format!("cancelled; the session is {}", self.state_of(session)) })
     }
 

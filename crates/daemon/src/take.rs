@@ -62,6 +62,13 @@ impl Takes {
         self.asked.retain(|_, asked| asked.session != session);
     }
 
+    /// The operator here does not want it any more. The session that was meant.
+    pub(crate) fn withdraw(&mut self, meant: impl Fn(SessionId) -> bool) -> Option<SessionId> {
+        let session = self.asked.values().map(|asked| asked.session).find(|session| meant(*session))?;
+        self.done(session);
+        Some(session)
+    }
+
     pub(crate) fn answer(&mut self, from: DeviceId, request: u64, answer: Result<HandoffId, (Refusal, String)>) {
         let Some(asked) = self.asked.get_mut(&request).filter(|asked| asked.owner == from) else { return };
         let session = asked.session;
