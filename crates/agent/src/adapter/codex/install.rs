@@ -19,6 +19,7 @@ struct Arrived {
 
 pub(super) fn install(adapter: &CodexAdapter, arrival: &Arrival) -> Result<Installed, AgentError> {
     let arrived = sort(arrival)?;
+    no_stranger(adapter, &arrived, arrival)?;
     // Before the lock, which would keep Codex itself from unarchiving.
     take_out_of_archive(adapter, arrival.native.as_str())?;
     for (id, ..) in &arrived.sub_agents {
@@ -66,6 +67,21 @@ fn sort(arrival: &Arrival) -> Result<Arrived, AgentError> {
     }
     let main = main.ok_or_else(|| AgentError::BadArrival("the conversation itself is missing".to_owned()))?;
     Ok(Arrived { main, sub_agents, ancestors })
+}
+
+/// A sub-agent's conversation that is here belongs to this session; another session's is not touched in its name.
+fn no_stranger(adapter: &CodexAdapter, arrived: &Arrived, arrival: &Arrival) -> Result<(), AgentError> {
+    let store = &adapter.store;
+    for (id, ..) in &arrived.sub_agents {
+        let places = [store.find(id).map(|path| tombstone::real(&path)), store.find_archived(id)];
+        for place in places.into_iter().flatten().filter(|place| !tombstone::is(place)) {
+            let meta = rollout::meta(&place).ok().flatten();
+            if meta.is_some_and(|meta| meta.session_id.as_deref() != Some(arrival.native.as_str())) {
+                return Err(AgentError::BadArrival(format!("{id} is another session here")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// An ancestor is only read: it goes where Codex finds parents and refuses to resume. One that is here already,
@@ -145,4 +161,36 @@ fn unarchive(adapter: &CodexAdapter, id: &str, archived: &Path) -> Result<(), Ag
 fn forget_copies(adapter: &CodexAdapter, native: &NativeId) -> Result<(), AgentError> {
     let fence = adapter.fences.read(native)?;
     fence.into_iter().flat_map(|fence| fence.copies).try_for_each(|copy| durable::remove(&copy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::{Adapter, Surroundings};
+
+    fn write(root: &Path, id: &str, session: &str, word: &str) -> PathBuf {
+        let path = root.join(format!("sessions/2026/11/29/rollout-2026-11-29T15-34-35-{id}.jsonl"));
+        let meta = format!(r#"{{"type":"session_meta","payload":{{"id":"{id}","session_id":"{session}"}}}}"#);
+        durable::write(&path, format!("{meta}\n{word}\n").as_bytes()).unwrap();
+        path
+    }
+
+    #[test]
+    fn another_session_is_not_written_over_in_the_name_of_a_sub_agent() {
+        let place = tempfile::tempdir().unwrap();
+        let [main, sub] = ["1", "2"].map(|digit| format!("01a227f1-9ddb-7bc3-bf83-8a6b9c83d05{digit}"));
+        let (home, files) = (place.path().join("home"), place.path().join("files"));
+        let adapter = CodexAdapter::new(&Surroundings::plain(&home, &place.path().join("state"), "/bin".into()));
+        let victim = write(&home.join(".codex"), &sub, &sub, "mine");
+        write(&files, &main, &main, "theirs");
+        write(&files, &sub, &main, "theirs");
+        let arrival = Arrival { native: NativeId::parse(&main).unwrap(), files, workdir: home.clone() };
+        let refused = adapter.install(&arrival);
+        assert_eq!(refused, Err(AgentError::BadArrival(format!("{sub} is another session here"))));
+        assert!(std::fs::read_to_string(&victim).unwrap().ends_with("mine\n"));
+        // The same file of this very session is brought up to date.
+        write(&home.join(".codex"), &sub, &main, "mine");
+        assert_eq!(adapter.install(&arrival), Ok(Installed::New));
+        assert!(std::fs::read_to_string(&victim).unwrap().ends_with("theirs\n"));
+    }
 }

@@ -90,6 +90,13 @@ impl Database {
         found.map_err(|error| self.failed("read", &error))?.ok_or_else(unknown)
     }
 
+    /// The session that started this one; `Some(None)` where none did, `None` where this one is not here.
+    pub(super) fn parent(&self, id: &str) -> Result<Option<Option<String>>, AgentError> {
+        let query = "select parent_id from session where id = ?1";
+        let found = self.connection.query_row(query, [id], |row| row.get(0)).optional();
+        found.map_err(|error| self.failed("read", &error))
+    }
+
     /// The session and those that it started, itself first.
     pub(super) fn family(&self, native: &NativeId) -> Result<Vec<String>, AgentError> {
         let query = "

@@ -1,5 +1,6 @@
 //! Putting an arrived session into OpenCode's database, by OpenCode's own import.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,10 @@ pub(super) fn install(adapter: &OpenCodeAdapter, arrival: &Arrival) -> Result<In
     let scratch = adapter.scratch()?;
     let outcome = match Database::open(&adapter.database)? {
         None => Installed::New,
-        Some(here) => compare(adapter, &here, arrival, &arrived)?,
+        Some(here) => {
+            no_stranger(&here, &arrived)?;
+            compare(adapter, &here, arrival, &arrived)?
+        }
     };
     let in_charge = outcome == Installed::Unchanged && !adapter.fence_stands(&arrival.native)?;
     if !in_charge {
@@ -40,9 +44,33 @@ fn sort(arrival: &Arrival) -> Result<Vec<(Arrived, PathBuf)>, AgentError> {
     let is_main = |arrived: &Arrived| arrived.id == arrival.native.as_str();
     found.sort_by_key(|(arrived, _)| (!is_main(arrived), arrived.id.clone()));
     match found.first() {
-        Some((first, _)) if is_main(first) => Ok(found),
-        _ => Err(AgentError::BadArrival("the conversation itself is missing".to_owned())),
+        Some((first, _)) if is_main(first) => {}
+        _ => return Err(AgentError::BadArrival("the conversation itself is missing".to_owned())),
     }
+    one_family(&found)?;
+    Ok(found)
+}
+
+/// The sessions belong to each other and to no other one: what is not the main one was started by one of them.
+fn one_family(found: &[(Arrived, PathBuf)]) -> Result<(), AgentError> {
+    let ids: BTreeSet<&str> = found.iter().map(|(arrived, _)| arrived.id.as_str()).collect();
+    let stranger = found.iter().enumerate().find(|(at, (arrived, _))| {
+        let started_here = arrived.parent.as_deref().is_some_and(|parent| ids.contains(parent));
+        if *at == 0 { arrived.parent.is_some() } else { !started_here }
+    });
+    stranger.map_or(Ok(()), |(_, (arrived, _))| {
+        Err(AgentError::BadArrival(format!("{} belongs to another session", arrived.id)))
+    })
+}
+
+/// What is here under an arrived id is deleted to make room, so it must stand in this family as it arrives.
+fn no_stranger(here: &Database, arrived: &[(Arrived, PathBuf)]) -> Result<(), AgentError> {
+    for (session, _) in arrived {
+        if here.parent(&session.id)?.is_some_and(|parent| parent != session.parent) {
+            return Err(AgentError::BadArrival(format!("{} is another session here", session.id)));
+        }
+    }
+    Ok(())
 }
 
 fn compare(
@@ -104,13 +132,7 @@ fn replace(
 }
 
 fn known(adapter: &OpenCodeAdapter, id: &str) -> Result<bool, AgentError> {
-    let Some(native) = NativeId::parse(id) else { return Ok(false) };
-    let Some(database) = Database::open(&adapter.database)? else { return Ok(false) };
-    match database.session(&native) {
-        Ok(_) => Ok(true),
-        Err(AgentError::Unknown { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
+    Database::open(&adapter.database)?.map_or(Ok(false), |database| Ok(database.parent(id)?.is_some()))
 }
 
 fn verify(adapter: &OpenCodeAdapter, arrived: &[(Arrived, PathBuf)]) -> Result<(), AgentError> {
@@ -123,4 +145,38 @@ fn verify(adapter: &OpenCodeAdapter, arrived: &[(Arrived, PathBuf)]) -> Result<(
         }
     }
     database.settle()
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    fn arrived(id: &str, parent: Option<&str>) -> (Arrived, PathBuf) {
+        let parent = parent.map(str::to_owned);
+        (Arrived { id: id.to_owned(), parent, messages: BTreeSet::new() }, PathBuf::new())
+    }
+
+    #[test]
+    fn session_of_another_family_is_not_taken_for_a_sub_agent() {
+        assert_eq!(one_family(&[arrived("s", None), arrived("c", Some("s")), arrived("d", Some("c"))]), Ok(()));
+        for stranger in [arrived("v", None), arrived("v", Some("w"))] {
+            assert!(matches!(one_family(&[arrived("s", None), stranger]), Err(AgentError::BadArrival(_))));
+        }
+        assert!(one_family(&[arrived("s", Some("v"))]).is_err(), "a sub-agent of a session here");
+    }
+
+    #[test]
+    fn session_that_is_here_is_not_deleted_in_the_name_of_another_one() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("opencode.db");
+        let rows = "create table session (id text, parent_id text);
+            insert into session values ('s', null), ('c', 's'), ('victim', null);";
+        Connection::open(&file).unwrap().execute_batch(rows).unwrap();
+        let here = Database::open(&file).unwrap().unwrap();
+        assert_eq!(no_stranger(&here, &[arrived("s", None), arrived("c", Some("s")), arrived("new", Some("s"))]), Ok(()));
+        let stolen = no_stranger(&here, &[arrived("s", None), arrived("victim", Some("s"))]);
+        assert_eq!(stolen, Err(AgentError::BadArrival("victim is another session here".to_owned())));
+    }
 }
