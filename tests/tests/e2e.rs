@@ -97,6 +97,23 @@ fn nothing_left(device: &Device) {
     assert_eq!(clean(), (vec![], vec![], vec![]), "left behind at {}", device.name);
 }
 
+/// Shows: T-11
+#[test]
+fn many_moves_leave_one_catalog_a_session() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (tree, id) = adopted(a);
+    for round in 0..3 {
+        std::fs::write(tree.join("new file.txt"), format!("round {round}\n")).unwrap();
+        a.to("server", id).unwrap();
+        b.to("laptop", id).unwrap();
+    }
+    for device in [a, b] {
+        let catalogs = names(&device.state().join("objects"));
+        assert_eq!(catalogs.len(), 1, "{} keeps {catalogs:?}", device.name);
+    }
+}
+
 fn adapter(device: &Device, agent: AgentKind) -> Box<dyn Adapter> {
     let around = Surroundings::plain(&device.home, &device.state().join("agents"), std::env::var_os("PATH").unwrap());
     adapters(&around).into_iter().find(|adapter| adapter.agent() == agent).unwrap()

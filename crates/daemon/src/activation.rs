@@ -81,6 +81,7 @@ impl Actor {
         self.report(session, Phase::Committed, (0, 0), 0, "");
         self.arriving.remove(&session);
         self.takes.done(session);
+        self.forget_catalogs();
         if let Ok(Answer::Moved(mut report)) = self.move_report(session) {
             self.fill_place(session, &mut report);
             self.moves.end(session, &ReplyBody::Done(Answer::Moved(report)));
@@ -94,8 +95,22 @@ impl Actor {
         });
     }
 
+    /// Catalogs that no visit and no arrival needs any more go. Only while nothing moves: then nobody is about to name one.
+    pub(crate) fn forget_catalogs(&self) {
+        if !self.leaving.is_empty() || !self.arriving.is_empty() {
+            return;
+        }
+        let planned = ArrivalPlan::all(&self.context).into_iter();
+        let planned = planned.filter_map(|handoff| ArrivalPlan::load(&self.context, handoff)?.root);
+        let keep = self.placed.values().filter_map(|placed| placed.root).chain(planned).collect();
+        if let Err(error) = self.context.objects.retain(&keep) {
+            tracing::debug!(%error, "old catalogs were not removed");
+        }
+    }
+
     /// Arrivals that were given up long ago are of no use to a new attempt any more.
     pub(crate) fn forget_old_arrivals(&self) {
+        self.forget_catalogs();
         let under_way: Vec<HandoffId> = self
             .custodian
             .sessions()
