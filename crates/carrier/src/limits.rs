@@ -29,8 +29,9 @@ pub const LINKS: usize = 64;
 /// Pairing links at once. One ceremony is open at a time; the others are a stranger's and wait in vain.
 pub const PAIR_LINKS: usize = 4;
 
-/// Longest life of a pairing link that came in: the two minutes that a ceremony is open, and the time to end it well.
-pub const PAIR_LINK_LIFE: Duration = Duration::from_secs(180);
+/// Longest life of a pairing link that came in: the five minutes that the person has for a yes, the steps before it, and
+/// the time to end it well.
+pub const PAIR_LINK_LIFE: Duration = Duration::from_secs(420);
 
 /// Handshakes of incoming connections at once; the next one is refused as busy.
 pub const HANDSHAKES: usize = 64;

@@ -9,7 +9,7 @@ use cede_mesh::now::Now;
 use cede_mesh::pairing::{EXPORTER_LABEL, Output, PairError, PairEvent, PairLink, PairingGuest, PairingHost, Words};
 use cede_wire::control::{Answer, Failure, PairingEvent, ReplyBody, exit};
 use cede_wire::frame::Header;
-use cede_wire::id::{DeviceKey, MeshId};
+use cede_wire::id::{DeviceId, DeviceKey, Hash, MeshId};
 use cede_wire::pairing::PairMessage;
 use cede_wire::record::Record;
 use tokio::sync::mpsc;
@@ -305,8 +305,13 @@ async fn receive(link: &mut Carried) -> Option<PairMessage> {
 /// Announces this device to new ones, where it is announced at all.
 fn announce(context: &Context) -> Option<Discovery> {
     let port = context.endpoint.local_addr().ok().filter(|_| context.scope != Scope::Off)?.port();
-    let announcement = Announcement { device: context.local.device(), mesh: PAIRING, port };
+    let announcement = Announcement { device: newcomer(context), mesh: PAIRING, port };
     Some(Discovery::start(announcement, context.scope))
+}
+
+/// Another name than the one under which this device is announced to its mesh: one network, one answer a name.
+fn newcomer(context: &Context) -> DeviceId {
+    DeviceId::new(*Hash::of(context.local.device().as_bytes()).as_bytes())
 }
 
 fn unreached(why: String) -> Failure {
@@ -331,7 +336,7 @@ async fn look_around(context: &Context) -> Result<Carried, Failure> {
     let mut tried = Vec::new();
     while tried.len() < limits::LOOK_AROUND_DEVICES {
         let Ok(hint) = tokio::time::timeout_at(deadline, discovery.next()).await else { break };
-        if hint.may_be(&context.local.device()) || tried.contains(&hint.address) {
+        if hint.may_be(&newcomer(context)) || tried.contains(&hint.address) {
             continue;
         }
         tried.push(hint.address);
