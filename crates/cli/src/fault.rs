@@ -24,7 +24,8 @@ pub(crate) fn page(failure: &Failure) -> Page {
     let mut page = Page::default();
     page.line([Span::new(Ink::Bad, "error: "), strong(&failure.what)]);
     if !failure.why.is_empty() {
-        let word = failure.refusal.map(|refusal| format!(" ({refusal})")).unwrap_or_default();
+        let unsaid = failure.refusal.filter(|refusal| !failure.why.starts_with(refusal.word()));
+        let word = unsaid.map(|refusal| format!(" ({refusal})")).unwrap_or_default();
         page.line([plain("  why: "), plain(&failure.why), plain(word)]);
     }
     if let Some(device) = &failure.now_at {
@@ -55,6 +56,13 @@ mod tests {
           now: the session is at laptop
          hint: cede to server
         ");
+    }
+
+    #[test]
+    fn refusal_that_stands_in_the_reason_is_not_said_twice() {
+        let why = "declined: the operator there said no";
+        let failure = Failure { refusal: Some(Refusal::Declined), ..local(4, "it stays here", why, "") };
+        assert_eq!(page(&failure).render(false), "error: it stays here\n  why: declined: the operator there said no\n");
     }
 
     #[test]

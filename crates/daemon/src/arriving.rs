@@ -21,8 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::clock::random;
-use crate::context::Context;
+use crate::context::{Context, Stopping};
+use crate::errands::Errand;
 use crate::hands::{Hands, Turn};
+use crate::limits;
 use crate::offering::{exit_of, failure};
 use crate::receiving::{self, Fetch};
 
@@ -35,6 +37,8 @@ pub(crate) struct Arriving {
     pub(crate) fetching: Option<tokio::task::AbortHandle>,
     pub(crate) stage: Option<Arc<Stage>>,
     pub(crate) hands: Hands,
+    /// Rounds that were announced.
+    manifests: u32,
 }
 
 /// Where an arriving session will stand. Durable before the yes leaves, so that a restart goes on with the same place.
@@ -60,6 +64,10 @@ pub(crate) struct ArrivalPlan {
     /// The agent did not take the conversation; its files wait here.
     #[serde(default)]
     pub(crate) carried: bool,
+    /// The plan was lost and made anew. The payload that the certificate names was staged here once, so it is what was
+    /// approved.
+    #[serde(default)]
+    pub(crate) anew: bool,
 }
 
 impl ArrivalPlan {
@@ -98,7 +106,7 @@ impl ArrivalPlan {
     pub(crate) fn is_old(context: &Context, handoff: HandoffId) -> bool {
         let file = Self::directory(context, handoff).join("plan.json");
         let age = std::fs::metadata(file).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
-        age.is_none_or(|age| age > crate::limits::ABANDONED)
+        age.is_none_or(|age| age > limits::ABANDONED)
     }
 
     pub(crate) fn load(context: &Context, handoff: HandoffId) -> Option<Self> {
@@ -118,8 +126,14 @@ impl Actor {
 
     /// Checks an offer away from the actor, then asks the operator or answers by policy.
     pub(crate) fn consider_offer(&mut self, offer: Verified<Offer>) {
-        let session = offer.key.id();
-        let (title, from, to) = (offer.title.clone(), self.device_name(offer.source), self.name.clone());
+        let (session, source) = (offer.key.id(), offer.source);
+        if !self.errands.begin(source, Errand::LookAtOffer) {
+            let detail = "too many offers at once";
+            self.custodian.decline(session, offer.handoff, Refusal::Busy, detail);
+            return;
+        }
+        let title = crate::scrutiny::text(&offer.title);
+        let (from, to) = (self.device_name(source), self.name.clone());
         self.moves.begin(session, &title, &from, &to);
         let placed = self.placed.get(&session).cloned();
         let context = self.context.clone();
@@ -128,19 +142,30 @@ impl Actor {
                 let offer = offer.clone();
                 move |context| look(context, &offer, placed.as_ref())
             });
-            let Ok(looked) = look.await else { return };
-            context.tell(move |actor| actor.offer_looked_at(offer, looked)).await;
+            let ours = |fault: Stopping| (Refusal::DestinationCannotResume, fault.to_string());
+            let looked = look.await.unwrap_or_else(|fault| Err(ours(fault)));
+            context
+                .tell(move |actor| {
+                    actor.errands.end(source, Errand::LookAtOffer);
+                    actor.offer_looked_at(offer, looked);
+                })
+                .await;
         });
     }
 
     fn offer_looked_at(&mut self, offer: Verified<Offer>, looked: Result<ArrivalPlan, (Refusal, String)>) {
         let (session, handoff) = (offer.key.id(), offer.handoff);
         if self.custodian.asked(session).is_none_or(|asked| asked.handoff != handoff) {
+            // Another offer of it has its own story; one that was withdrawn meanwhile ends here.
+            if self.custodian.asked(session).is_none() && self.custodian.arriving(session).is_none() {
+                self.end_arriving(session, Refusal::Cancelled, "the offer was withdrawn");
+            }
             return;
         }
         match looked {
             Err((refusal, detail)) => {
-                self.custodian.decline(session, handoff, refusal, &detail);
+                // What is said here is read there.
+                self.custodian.decline(session, handoff, refusal, &format!("{} says: {detail}", self.name));
                 self.end_arriving(session, refusal, &detail);
             }
             Ok(plan) => {
@@ -174,14 +199,18 @@ impl Actor {
             let _ = std::fs::remove_dir_all(ArrivalPlan::directory(&self.context, handoff));
             return;
         }
-        let arriving = Arriving { secret: Some(Arc::new(secret)), ..Arriving::new(plan) };
+        let arriving = Arriving { secret: Some(Arc::new(secret)), ..Arriving::new(&self.context, plan) };
         self.arriving.insert(session, arriving);
         self.report(session, Phase::Transferring, (0, 0), 0, "");
     }
 
     /// After a reconnect or a restart: the yes again, with a fresh key.
     pub(crate) fn reaccept(&mut self, session: SessionId) {
-        let Some(handoff) = self.custodian.arriving(session).map(|d| d.attempt().handoff) else { return };
+        let Some(attempt) = self.custodian.arriving(session).map(|d| d.attempt()) else { return };
+        let handoff = attempt.handoff;
+        if self.custodian.standing(session) == Some(Standing::PayloadMissing) {
+            return self.refetch(session, handoff, attempt.source);
+        }
         if !self.restore_arriving(session, handoff) {
             let detail = "the plan of this arrival is lost here";
             self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
@@ -206,9 +235,43 @@ impl Actor {
         if let Some(arriving) = self.arriving.get_mut(&session) {
             arriving.secret = Some(Arc::new(secret));
             arriving.source = source;
+            arriving.manifests = 0;
         }
         let now = self.context.clock.now();
         self.custodian.refetch(session, public, now);
+    }
+
+    /// A plan for a session that was staged here and whose plan is lost. False: where it should stand cannot be kept.
+    pub(crate) fn plan_anew(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId) -> bool {
+        let Some(key) = self.key_of(session) else { return false };
+        let placed = self.placed.get(&session);
+        let before = placed.filter(|placed| placed.root.is_some()).map(|p| crate::sessions::path_of(&p.directory));
+        let before = before.and_then(|directory| inspect(&directory).ok()).map(|tree| tree.root);
+        let target = before.unwrap_or_else(|| {
+            free_target(&self.context.surroundings.home.join(format!("session-{}", session.short())))
+        });
+        let plan = ArrivalPlan {
+            handoff,
+            key,
+            title: placed.map_or_else(String::new, |placed| placed.title.clone()),
+            source,
+            carry_only: false,
+            staging: staging_beside(&target, handoff),
+            target,
+            clone: None,
+            have: Vec::new(),
+            limit_bytes: 0,
+            limit_entries: 0,
+            executables: Vec::new(),
+            dotfiles: Vec::new(),
+            configuration_as_code: Vec::new(),
+            root: None,
+            notes: vec!["the plan of this arrival was lost here; its files were fetched again".to_owned()],
+            carried: false,
+            anew: true,
+        };
+        self.arriving.remove(&session);
+        plan.save(&self.context).is_ok()
     }
 
     fn restore_arriving(&mut self, session: SessionId, handoff: HandoffId) -> bool {
@@ -220,7 +283,7 @@ impl Actor {
             let (from, to) = (self.device_name(plan.source), self.name.clone());
             self.moves.begin(session, &plan.title, &from, &to);
         }
-        self.arriving.insert(session, Arriving::new(plan));
+        self.arriving.insert(session, Arriving::new(&self.context, plan));
         true
     }
 
@@ -230,19 +293,32 @@ impl Actor {
         let base = self.placed.get(&session).cloned();
         let Some(arriving) = self.arriving.get_mut(&session) else { return };
         let Some(secret) = arriving.secret.clone() else { return };
+        arriving.manifests += 1;
+        if arriving.manifests > limits::MANIFESTS {
+            let detail = "more rounds than one handoff may have";
+            self.custodian.receive_failed(session, manifest.handoff, Refusal::Protocol, detail);
+            return;
+        }
         let turn = arriving.stop();
         let stage = arriving.stage.clone();
         let (plan, handoff) = (arriving.plan.clone(), manifest.handoff);
         let fetch = Fetch::new(self.context.clone(), manifest, plan, secret, stage, base, turn);
         let (context, source) = (self.context.clone(), arriving.source);
-        let task = tokio::spawn(async move {
-            if let Err(error) = receiving::run(fetch).await {
+        let round = tokio::spawn(receiving::run(fetch));
+        let task = round.abort_handle();
+        tokio::spawn(async move {
+            let ended = match round.await {
+                Ok(ended) => ended,
+                Err(error) if error.is_cancelled() => return,
+                Err(_) => Err(Stopping::Fault.into()),
+            };
+            if let Err(error) = ended {
                 let (refusal, detail) = (error.refusal(), error.to_string());
                 tracing::info!(session = %session.short(), peer = %source.short(), detail, "the payload was not received");
                 context.tell(move |actor| actor.custodian.receive_failed(session, handoff, refusal, &detail)).await;
             }
         });
-        arriving.fetching = Some(task.abort_handle());
+        arriving.fetching = Some(task);
     }
 
     /// The attempt is over. Its chunks stay for the next attempt of the same session.
@@ -250,8 +326,11 @@ impl Actor {
         let is_it = |arriving: &Arriving| arriving.plan.handoff == handoff;
         let here = self.arriving.get(&session).is_some_and(is_it).then(|| self.arriving.remove(&session)).flatten();
         // After a restart only the disk knows where parts of it may lie.
-        let known = here.or_else(|| ArrivalPlan::load(&self.context, handoff).map(Arriving::new));
-        if let Some(mut arriving) = known {
+        let known = here.or_else(|| {
+            ArrivalPlan::load(&self.context, handoff).map(|plan| Arriving::new(&self.context, plan))
+        });
+        // A release that came meanwhile makes this very attempt count again: what lies here is fetched no second time.
+        if let Some(mut arriving) = known.filter(|_| !self.arrived_by(session, handoff)) {
             let (turn, staging) = (arriving.stop(), arriving.plan.staging);
             tokio::task::spawn_blocking(move || {
                 let Some(_held) = turn.hold() else { return };
@@ -264,6 +343,14 @@ impl Actor {
         self.end_arriving(session, refusal, "");
     }
 
+    /// Whether this device is in charge, or about to be, by this very attempt.
+    fn arrived_by(&self, session: SessionId, handoff: HandoffId) -> bool {
+        use cede_wire::custody::Custody;
+        let me = self.context.local.device();
+        matches!(self.custodian.chain(session).map(cede_core::chain::Chain::last),
+            Some(Custody::Release(release)) if release.to == me && release.handoff == handoff)
+    }
+
     pub(crate) fn end_arriving(&mut self, session: SessionId, refusal: Refusal, detail: &str) {
         if self.leaving.contains_key(&session) {
             return;
@@ -274,7 +361,7 @@ impl Actor {
         let failed = Failure {
             refusal: Some(refusal),
             now_at: Some(owner),
-            ..failure(exit_of(refusal), "the session did not come here", &why, "cede status")
+            ..failure(exit_of(refusal), "the session did not come here", &why, cure_of(refusal))
         };
         self.moves.end(session, &ReplyBody::Failed(failed));
     }
@@ -291,8 +378,9 @@ impl Actor {
 }
 
 impl Arriving {
-    fn new(plan: ArrivalPlan) -> Self {
-        Self { source: plan.source, plan, secret: None, fetching: None, stage: None, hands: Hands::default() }
+    fn new(context: &Context, plan: ArrivalPlan) -> Self {
+        let (source, hands) = (plan.source, context.hands(plan.handoff));
+        Self { source, plan, secret: None, fetching: None, stage: None, hands, manifests: 0 }
     }
 
     /// Ends what is under way for it; whoever works next waits with the turn until it has ended.
@@ -310,12 +398,15 @@ fn look(
     offer: &Offer,
     placed: Option<&cede_wire::record::PlacedSession>,
 ) -> Result<ArrivalPlan, (Refusal, String)> {
+    if !crate::scrutiny::can_be_shown(&offer.scope) {
+        return Err((Refusal::TooLarge, "its lists are too long for anybody to look at".to_owned()));
+    }
     if !offer.carry_only {
         let adapter = context.adapter(offer.key.agent);
         let adapter = adapter.ok_or((Refusal::DestinationCannotResume, "no adapter for this agent".to_owned()))?;
         adapter.check(&offer.requirement).map_err(|error| (Refusal::DestinationCannotResume, error.to_string()))?;
     }
-    let needed = offer.scope.limit_bytes.saturating_mul(2).saturating_sub(crate::limits::SCOPE_SLACK_BYTES * 2);
+    let needed = offer.scope.limit_bytes.saturating_mul(2).saturating_sub(limits::SCOPE_SLACK_BYTES * 2);
     if !context.home.has_room_for_bulk(needed).unwrap_or(true) {
         let free = context.home.free_bytes().unwrap_or(0) / 1_000_000;
         return Err((Refusal::TooLarge, format!("{} MB are needed here, {free} MB are free", needed / 1_000_000)));
@@ -327,7 +418,7 @@ fn look(
     Ok(ArrivalPlan {
         handoff: offer.handoff,
         key: offer.key.clone(),
-        title: offer.title.clone(),
+        title: crate::scrutiny::text(&offer.title),
         source: offer.source,
         carry_only: offer.carry_only,
         staging,
@@ -342,7 +433,16 @@ fn look(
         root: None,
         notes: Vec::new(),
         carried: false,
+        anew: false,
     })
+}
+
+fn cure_of(refusal: Refusal) -> &'static str {
+    if refusal == Refusal::DestinationCannotResume {
+        "do what the reason says, or take it anyway with --carry-only"
+    } else {
+        "cede status"
+    }
 }
 
 pub(crate) fn staging_beside(target: &Path, handoff: HandoffId) -> PathBuf {
@@ -359,15 +459,38 @@ fn target(context: &Context, offer: &Offer, placed: Option<&cede_wire::record::P
         }
     }
     let home = &context.surroundings.home;
-    let plain = |bytes: &[u8]| {
-        let path = Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
-        let all_normal = path.components().all(|c| matches!(c, std::path::Component::Normal(_)));
-        all_normal.then_some(path)
-    };
-    let below = offer.workspace.below_home.as_deref().and_then(plain).map(|rest| home.join(rest));
+    let below = offer.workspace.below_home.as_deref().and_then(harmless);
     let name = Path::new(std::ffi::OsStr::from_bytes(&offer.workspace.path)).file_name();
-    let name = name.map_or_else(|| PathBuf::from("session"), PathBuf::from);
-    free_target(&below.unwrap_or_else(|| home.join(name)))
+    let name = name.and_then(|name| harmless(name.as_bytes())).unwrap_or_else(|| PathBuf::from("session"));
+    free_target(&home.join(below.unwrap_or(name)))
+}
+
+/// A place below the home directory that a peer may name: plain text, and nothing hidden, for there lie the files that
+/// programs obey (`.ssh`, `.config/autostart`, `.local/bin`).
+fn harmless(path: &[u8]) -> Option<PathBuf> {
+    let path = cede_wire::path::RelPath::parse(path).ok()?;
+    let hidden = path.components().any(|component| component.starts_with(b"."));
+    let text = std::str::from_utf8(path.as_bytes()).ok()?;
+    (!hidden && path.shown() == text).then(|| PathBuf::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_names_no_place_that_programs_obey() {
+        for bad in [
+            ".ssh", ".config/autostart", "a/.git/hooks", "..", "a/../../etc", "/etc/cron.d", "", "a//b", "a\nb",
+            "\u{1b}[2J", "a\u{202e}b", "a\\b", "a/./b",
+        ] {
+            assert_eq!(harmless(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(harmless(b"\xff"), None);
+        for good in ["project", "src/Grüße", "it's $(mine)", "-rf"] {
+            assert_eq!(harmless(good.as_bytes()), Some(PathBuf::from(good)));
+        }
+    }
 }
 
 /// A clone of the same repository on this device, and the commits that it has.
