@@ -196,6 +196,21 @@ impl Shaken {
         self.sums.present += report.bytes_present;
     }
 
+    /// After two quiet moves no staging, arrival or chunk of all the attempts is left, and one catalog.
+    fn leaves_nothing(&mut self) {
+        self.undisturbed();
+        self.undisturbed();
+        for device in [&self.devices.a, &self.devices.b] {
+            let left = || {
+                let home = trees::names(&device.home).into_iter().filter(|name| name.starts_with(".cede-"));
+                let state = ["arrivals", "stages"].map(|part| trees::names(&device.state().join(part)));
+                home.chain(state.concat()).collect::<Vec<_>>()
+            };
+            wait_until(&format!("nothing is left at {}", device.name), || left().is_empty());
+            assert_eq!(trees::names(&device.state().join("objects")).len(), 1, "catalogs at {}", device.name);
+        }
+    }
+
     /// One move that nobody disturbs: how long it takes.
     fn undisturbed(&mut self) -> Duration {
         self.work();
@@ -253,6 +268,73 @@ struct Client {
     failure: Option<Failure>,
 }
 
+/// Who is hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Source,
+    Destination,
+    Both,
+}
+
+impl Shaken {
+    fn hit(&mut self, victim: Victim) {
+        for device in self.victims(victim) {
+            device.kill();
+        }
+        std::thread::sleep(Duration::from_millis(self.numbers.below(400)));
+        for device in self.victims(victim) {
+            device.start();
+        }
+    }
+
+    fn victims(&mut self, victim: Victim) -> Vec<&mut Device> {
+        let Devices { a, b, .. } = &mut self.devices;
+        let (owner, other) = if self.at_a { (a, b) } else { (b, a) };
+        match victim {
+            Victim::Source => vec![owner],
+            Victim::Destination => vec![other],
+            Victim::Both => vec![owner, other],
+        }
+    }
+
+    /// One move with its blow, and sometimes a second one while the first is being recovered from.
+    fn blow(&mut self, kill: u64, usual: Duration) {
+        let changed = self.work();
+        let before = self.evidence(self.owner());
+        let watcher = self.watch();
+        let all = [Victim::Source, Victim::Source, Victim::Destination, Victim::Destination, Victim::Both];
+        let victim = all[usize::try_from(self.numbers.below(5)).unwrap()];
+        let blow = Blow::choose(&mut self.numbers, usual);
+        let started = Instant::now();
+        let (client, phases) = self.begin();
+        blow.wait_for(&phases);
+        let at = started.elapsed();
+        self.hit(victim);
+        let again = self.numbers.below(4) == 0;
+        if again {
+            std::thread::sleep(Duration::from_millis(self.numbers.below(500)));
+            self.hit(victim);
+        }
+        // Where the source lives on, its client waits through the destination's death.
+        let client = client.join().unwrap();
+        if let Some(report) = &client.report {
+            self.add(report);
+        }
+        let moment = match victim {
+            Victim::Source | Victim::Both => format!("{victim:?} in {:?}", client.phase),
+            Victim::Destination => format!("{victim:?}, then {:?}", client.phase),
+        };
+        self.judge(&before, changed, &moment);
+        let seen = watcher.end();
+        self.sums.looks += seen.looks;
+        assert_eq!(seen.wrong, [""; 0], "kill {kill}: {moment}");
+        let took = started.elapsed();
+        self.sums.slowest = self.sums.slowest.max(took);
+        let twice = if again { ", twice" } else { "" };
+        println!("{kill}: {moment} at {} ms{twice}, {} ms in all", at.as_millis(), took.as_millis());
+    }
+}
+
 /// Shows: H-6, H-7, H-10, H-21, H-24, J-1, T-9
 #[test]
 fn killed_at_random_moments_has_one_owner_and_loses_nothing() {
@@ -261,47 +343,11 @@ fn killed_at_random_moments_has_one_owner_and_loses_nothing() {
     let begun = Instant::now();
     let mut shaken = Shaken::new(seed);
     shaken.undisturbed();
-    let usual = shaken.undisturbed().max(shaken.undisturbed());
+    let usual = shaken.undisturbed();
     for kill in 0..kills {
-        let changed = shaken.work();
-        let before = shaken.evidence(shaken.owner());
-        let watcher = shaken.watch();
-        let source = shaken.numbers.below(2) == 0;
-        let blow = Blow::choose(&mut shaken.numbers, usual);
-        let pause = Duration::from_millis(shaken.numbers.below(400));
-        let started = Instant::now();
-        let (client, phases) = shaken.begin();
-        blow.wait_for(&phases);
-        let at = started.elapsed();
-        let first = shaken.at_a == source;
-        let victim = if first { &mut shaken.devices.a } else { &mut shaken.devices.b };
-        victim.kill();
-        std::thread::sleep(pause);
-        victim.start();
-        let side = if source { "source" } else { "destination" };
-        if source {
-            let client = client.join().unwrap();
-            let moment = format!("{side} killed in {:?}", client.phase);
-            shaken.judge(&before, changed, &moment);
-        } else {
-            // The client waits on through the destination's death.
-            let client = client.join().unwrap();
-            let moment = format!("{side} killed, then {:?}", client.phase);
-            if let Some(report) = &client.report {
-                shaken.add(report);
-            }
-            if let Some(failure) = &client.failure {
-                println!("{kill}: {failure:?}");
-            }
-            shaken.judge(&before, changed, &moment);
-        }
-        let seen = watcher.end();
-        shaken.sums.looks += seen.looks;
-        assert_eq!(seen.wrong, [""; 0], "kill {kill} of seed {seed}");
-        let took = started.elapsed();
-        shaken.sums.slowest = shaken.sums.slowest.max(took);
-        println!("{kill}: {side} at {} ms, {} ms in all", at.as_millis(), took.as_millis());
+        shaken.blow(kill, usual);
     }
+    shaken.leaves_nothing();
     println!("{kills} kills with seed {seed} in {} s: {:?}", begun.elapsed().as_secs(), shaken.sums);
 }
 
@@ -338,6 +384,7 @@ fn line_cut_at_random_moments_costs_time_and_nothing_else() {
         assert_eq!(seen.wrong, [""; 0], "cut {cut} of seed {seed}");
         println!("{cut}: at {} ms for {} ms, {} bytes sent", at.as_millis(), dark.as_millis(), report.bytes_sent);
     }
+    shaken.leaves_nothing();
     let counts: Vec<_> = doors.iter().map(Proxy::counts).collect();
     assert!(counts.iter().any(|(passed, _)| *passed > 1_000), "the devices went around the line: {counts:?}");
     println!(
