@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use cede_agent::adapter::{Arrival, Installed};
 use cede_agent::tree;
 use cede_core::custodian::Standing;
+use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::record::PlacedSession;
+use cede_wire::refusal::Refusal;
 
 use crate::actor::Actor;
-use crate::arriving::{ArrivalPlan, Arriving};
-use crate::context::Context;
-use crate::hands::Hands;
+use crate::arriving::ArrivalPlan;
+use crate::context::{Context, Stopping};
 use crate::limits;
 use crate::moves::millis;
 use crate::payload;
+use crate::receiving::FetchError;
 
 /// A session in its place.
 struct InPlace {
@@ -39,30 +41,71 @@ impl Actor {
         let context = self.context.clone();
         // A thread that stages an announcement which came too late must not do so while the stage takes its place.
         let before = self.placed.get(&session).cloned();
-        let turn = self.arriving.get_mut(&session).map_or_else(|| Hands::default().next(), Arriving::stop);
+        if let Some(arriving) = self.arriving.get_mut(&session) {
+            arriving.stop();
+        }
+        let turn = self.context.hands(handoff).next();
         tokio::spawn(async move {
             let mut wait = limits::DIAL_FIRST;
             loop {
                 let (turn, before) = (turn.clone(), before.clone());
                 let put = context.block(move |context| match turn.hold() {
                     Some(_held) => put_in_place(context, handoff, before.as_ref()),
-                    None => Err("another arrival took its turn".to_owned()),
+                    None => Err(NotInPlace::Replaced),
                 });
-                match put.await {
+                let why = match put.await {
                     Ok(Ok(in_place)) => {
-                        context.tell(move |actor| actor.in_place(session, handoff, in_place)).await;
-                        return;
+                        return context.tell(move |actor| actor.in_place(session, handoff, in_place)).await;
                     }
-                    Ok(Err(why)) => {
-                        tracing::warn!(session = %session.short(), why, "the session is not in its place yet");
-                        context.tell(move |actor| actor.report(session, Phase::Released, (0, 0), 0, &why)).await;
+                    Ok(Err(NotInPlace::Replaced)) | Err(Stopping::Told) => return,
+                    Ok(Err(NotInPlace::Lost(why))) => {
+                        return context.tell(move |actor| actor.payload_lost(session, handoff, source, &why)).await;
                     }
-                    Err(_) => return,
-                }
+                    Ok(Err(NotInPlace::Later(why))) => why,
+                    Err(Stopping::Fault) => Stopping::Fault.to_string(),
+                };
+                tracing::warn!(session = %session.short(), why, "the session is not in its place yet");
+                context.tell(move |actor| actor.report(session, Phase::Released, (0, 0), 0, &why)).await;
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(limits::DIAL_IDLE);
             }
         });
+    }
+
+    /// What was staged is gone, and what it was staged from: the old owner still has it.
+    fn payload_lost(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId, why: &str) {
+        tracing::error!(session = %session.short(), why, "what had arrived is lost here; it is fetched again");
+        self.report(session, Phase::Released, (0, 0), 0, why);
+        if ArrivalPlan::load(&self.context, handoff).is_none() && !self.plan_anew(session, handoff, source) {
+            tracing::error!(session = %session.short(), "no new plan for it can be kept");
+        }
+        self.custodian.receive_failed(session, handoff, Refusal::IntegrityFailed, why);
+    }
+
+    /// After a restart: what this device said is durable here is still here, or the source keeps the session.
+    pub(crate) fn check_staged(&mut self) {
+        let staged = |id: SessionId| {
+            let arriving = self.custodian.arriving(id)?;
+            let is_staged = matches!(arriving.phase(), DestinationPhase::Staged { .. });
+            is_staged.then(|| (id, arriving.attempt().handoff))
+        };
+        let all: Vec<_> = self.custodian.sessions().filter_map(|(id, _)| staged(id)).collect();
+        for (session, handoff) in all {
+            let (context, before) = (self.context.clone(), self.placed.get(&session).cloned());
+            let turn = context.hands(handoff).next();
+            tokio::spawn(async move {
+                let looked = context.block(move |context| {
+                    turn.hold().map_or(Ok(()), |_held| still_staged(context, handoff, before.as_ref()))
+                });
+                if let Ok(Err(NotInPlace::Lost(why))) = looked.await {
+                    tracing::error!(session = %session.short(), why, "what was staged is lost here");
+                    let lost = move |actor: &mut Actor| {
+                        actor.custodian.receive_failed(session, handoff, Refusal::IntegrityFailed, &why);
+                    };
+                    context.tell(lost).await;
+                }
+            });
+        }
     }
 
     fn in_place(&mut self, session: SessionId, handoff: HandoffId, in_place: InPlace) {
@@ -87,11 +130,19 @@ impl Actor {
             self.moves.end(session, &ReplyBody::Done(Answer::Moved(report)));
         }
         let context = self.context.clone();
-        tokio::task::spawn_blocking(move || {
-            if let (Some(root), Some(plan)) = (root, ArrivalPlan::load(&context, handoff)) {
-                payload::remember_arrival(&context, &key, root, &plan.staging);
+        tokio::spawn(async move {
+            // Answered only after it is durable that the session stands in its place: until then a restart needs these.
+            if context.ask(|_| ()).await.is_err() {
+                return;
             }
-            over.iter().for_each(|(handoff, keep)| remove(&context, *handoff, *keep));
+            let cleared = context.block(move |context| {
+                if let (Some(root), Some(plan)) = (root, ArrivalPlan::load(context, handoff)) {
+                    payload::remember_arrival(context, &key, root, &plan.staging);
+                }
+                over.iter().for_each(|(handoff, keep)| remove(context, *handoff, *keep));
+            });
+            // What stays is forgotten with the old ones.
+            let _ = cleared.await;
         });
     }
 
@@ -116,10 +167,12 @@ impl Actor {
             .sessions()
             .filter_map(|(id, _)| self.custodian.arriving(id).map(|d| d.attempt().handoff))
             .collect();
-        let unplaced: Vec<SessionId> =
-            self.custodian.sessions().filter(|(_, s)| !matches!(s, Standing::Elsewhere(_))).map(|(id, _)| id).collect();
+        let comes = |s: &Standing| matches!(s, Standing::Arriving | Standing::PayloadMissing | Standing::Unconfirmed);
+        let unplaced: Vec<SessionId> = self.custodian.sessions().filter(|(_, s)| comes(s)).map(|(id, _)| id).collect();
+        let busy: Vec<SessionId> = self.leaving.keys().chain(self.arriving.keys()).copied().collect();
         let context = self.context.clone();
         tokio::task::spawn_blocking(move || {
+            forget_scratch(&context, &busy);
             for handoff in ArrivalPlan::all(&context) {
                 let plan = ArrivalPlan::load(&context, handoff);
                 let needed = plan.as_ref().is_some_and(|plan| unplaced.contains(&plan.key.id()));
@@ -140,14 +193,78 @@ impl Actor {
     }
 }
 
+/// Copies that a capture made and nobody came back for: a conversation lies in them. Blocks.
+fn forget_scratch(context: &Context, busy: &[SessionId]) {
+    let kept = std::fs::read_dir(context.place("scratch", "")).into_iter().flatten().flatten();
+    for entry in kept {
+        let id = entry.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok());
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+        let old = age.is_none_or(|age| age > limits::ABANDONED);
+        if let Some(id) = id.filter(|id| old && !busy.contains(id)) {
+            let capturing = context.capturing(id);
+            let _held = capturing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
+                tracing::debug!(%error, "copies of a capture were not removed");
+            }
+        }
+    }
+}
+
+/// Why a session does not stand in its place.
+enum NotInPlace {
+    /// Trying again may help.
+    Later(String),
+    /// What it is made of is not here any more.
+    Lost(String),
+    /// Somebody else works there now.
+    Replaced,
+}
+
+impl From<String> for NotInPlace {
+    fn from(why: String) -> Self {
+        Self::Later(why)
+    }
+}
+
+impl From<FetchError> for NotInPlace {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Integrity(_) | FetchError::Undecodable(_) | FetchError::OutsideScope(_) => {
+                Self::Lost(error.to_string())
+            }
+            FetchError::NoSpace(_) | FetchError::CannotPlace(_) | FetchError::World(_) | FetchError::Stopping => {
+                Self::Later(error.to_string())
+            }
+        }
+    }
+}
+
+fn planned(context: &Context, handoff: HandoffId) -> Result<ArrivalPlan, NotInPlace> {
+    let lost = || NotInPlace::Lost("the plan of this arrival is lost".to_owned());
+    ArrivalPlan::load(context, handoff).filter(|plan| plan.root.is_some()).ok_or_else(lost)
+}
+
+/// Whether everything that was staged is here, made again from its chunks where it is not. Blocks.
+fn still_staged(context: &Context, handoff: HandoffId, before: Option<&PlacedSession>) -> Result<(), NotInPlace> {
+    let plan = planned(context, handoff)?;
+    if plan.staging.is_dir() && ArrivalPlan::files(context, handoff).is_dir() {
+        return Ok(());
+    }
+    Ok(crate::receiving::place_again(context, plan, before)?)
+}
+
 /// The tree, then the conversation. Safe to repeat at any point. Blocks.
-fn put_in_place(context: &Context, handoff: HandoffId, before: Option<&PlacedSession>) -> Result<InPlace, String> {
-    let mut plan = ArrivalPlan::load(context, handoff).ok_or("the plan of this arrival is lost")?;
+fn put_in_place(context: &Context, handoff: HandoffId, before: Option<&PlacedSession>) -> Result<InPlace, NotInPlace> {
+    let mut plan = planned(context, handoff)?;
+    if !ArrivalPlan::files(context, handoff).is_dir() {
+        crate::receiving::place_again(context, plan, before)?;
+        plan = planned(context, handoff)?;
+    }
     let activated = match tree::activate(&plan.staging) {
         Err(tree::ActivateError::NoStage(_)) => {
             // A person may have taken the staging for rubbish; its chunks are still here.
-            crate::receiving::place_again(context, plan, before).map_err(|error| error.to_string())?;
-            plan = ArrivalPlan::load(context, handoff).ok_or("the plan of this arrival is lost")?;
+            crate::receiving::place_again(context, plan, before)?;
+            plan = planned(context, handoff)?;
             tree::activate(&plan.staging)
         }
         activated => activated,
@@ -156,7 +273,7 @@ fn put_in_place(context: &Context, handoff: HandoffId, before: Option<&PlacedSes
     let directory: PathBuf = activated.directory.components().collect();
     let mut notes = plan.notes.clone();
     notes.extend(activated.kept.iter().map(|kept| format!("your version was kept as {}", kept.display())));
-    let adapter = context.adapter(plan.key.agent).ok_or("no adapter for this agent")?;
+    let adapter = context.adapter(plan.key.agent).ok_or_else(|| "no adapter for this agent".to_owned())?;
     let arrival = Arrival {
         native: plan.key.native.clone(),
         files: ArrivalPlan::files(context, handoff),
@@ -172,7 +289,7 @@ fn put_in_place(context: &Context, handoff: HandoffId, before: Option<&PlacedSes
             plan.carried = true;
             plan.save(context).map_err(|error| error.to_string())?;
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.to_string().into()),
     }
     let over = arrivals_of(context, plan.key.id()).into_iter();
     let over = over.map(|other| (other, other == handoff && plan.carried)).collect();

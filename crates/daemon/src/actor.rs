@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::approvals::Approval;
 use crate::arriving::Arriving;
 use crate::context::Context;
+use crate::errands::Errands;
 use crate::leaving::Leaving;
 use crate::moves::Moves;
 use crate::pairing::{PairStep, Pairing};
@@ -52,6 +53,11 @@ pub(crate) struct Actor {
     pub(crate) approvals: BTreeMap<ApprovalId, Approval>,
     pub(crate) takes: Takes,
     pub(crate) listings: Vec<(DeviceId, oneshot::Sender<Vec<ListedSession>>)>,
+    pub(crate) errands: Errands,
+    /// When a pinned copy was last sent again.
+    pub(crate) resent: BTreeMap<SessionId, std::time::Instant>,
+    /// The newest listing of a peer of which an older one is being kept.
+    pub(crate) unkept: BTreeMap<DeviceId, Vec<ListedSession>>,
     pub(crate) pending: VecDeque<Vec<Record>>,
 }
 
@@ -69,6 +75,7 @@ impl Actor {
         self.drain().await?;
         self.lift_stale_fences();
         self.raise_missing_fences();
+        self.check_staged();
         self.forget_old_arrivals();
         loop {
             let due = self.custodian.poll_timeout().map(|(at, _)| self.context.clock.instant(at));

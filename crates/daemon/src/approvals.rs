@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use cede_seal::verify::Verified;
 use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
-use cede_wire::handoff::{Offer, Scope};
+use cede_wire::handoff::{Disposition, InventoryItem, Offer, Scope};
 use cede_wire::id::{ApprovalId, DeviceId, HandoffId};
 use cede_wire::refusal::Refusal;
-use cede_wire::session::AgentKind;
+use cede_wire::session::SessionInfo;
 
 use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
@@ -40,14 +40,14 @@ pub(crate) enum Question {
     /// A session would come here.
     Receive { plan: Box<ArrivalPlan>, scope: Box<Scope> },
     /// A session would leave.
-    Give(TakeQuestion),
+    Give(TakeQuestion, Box<SessionInfo>),
 }
 
 impl Approval {
     /// The question, where a session would leave.
     pub(crate) fn gives(&self) -> Option<&TakeQuestion> {
         match &self.question {
-            Question::Give(question) => Some(question),
+            Question::Give(question, _) => Some(question),
             Question::Receive { .. } => None,
         }
     }
@@ -64,8 +64,8 @@ impl Actor {
         }
     }
 
-    pub(crate) fn ask_to_give(&mut self, question: TakeQuestion) {
-        if let Err(refusal) = self.ask_operator(question.from, Question::Give(question)) {
+    pub(crate) fn ask_to_give(&mut self, question: TakeQuestion, info: SessionInfo) {
+        if let Err(refusal) = self.ask_operator(question.from, Question::Give(question, Box::new(info))) {
             self.refuse_take(question, refusal, "too many questions wait for the operator there");
         }
     }
@@ -117,8 +117,8 @@ impl Actor {
                 self.custodian.decline(session, plan.handoff, refusal, detail);
                 self.end_arriving(session, refusal, detail);
             }
-            (Question::Give(question), Ok(())) => self.give(question),
-            (Question::Give(question), Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
+            (Question::Give(question, _), Ok(())) => self.find_for(question, true),
+            (Question::Give(question, _), Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
         }
     }
 
@@ -126,7 +126,7 @@ impl Actor {
     pub(crate) fn withdraw_question(&mut self, handoff: HandoffId, refusal: Refusal) {
         let session = self.approvals.values().find_map(|approval| match &approval.question {
             Question::Receive { plan, .. } if plan.handoff == handoff => Some(plan.key.id()),
-            Question::Receive { .. } | Question::Give(_) => None,
+            Question::Receive { .. } | Question::Give(..) => None,
         });
         self.approvals.retain(
             |_, approval| !matches!(&approval.question, Question::Receive { plan, .. } if plan.handoff == handoff),
@@ -136,8 +136,29 @@ impl Actor {
         }
     }
 
+    /// The questions. What is shown is approved, so one whose lists no answer holds any more says so instead.
     pub(crate) fn approval_summaries(&self) -> Vec<ApprovalSummary> {
-        self.approvals.iter().map(|(id, approval)| self.approval_summary(*id, approval)).collect()
+        let mut room = limits::SCOPES_SHOWN_BYTES;
+        let mut summary = |(id, approval): (&ApprovalId, &Approval)| {
+            let mut summary = self.approval_summary(*id, approval);
+            let shown = match &approval.question {
+                Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
+                Question::Give(..) => 0,
+            };
+            match room.checked_sub(shown) {
+                Some(left) => room = left,
+                None => leave_out_lists(&mut summary),
+            }
+            summary
+        };
+        self.approvals.iter().map(&mut summary).collect()
+    }
+
+    /// A device that was removed is asked about no more.
+    pub(crate) fn forget_questions_of_strangers(&mut self) {
+        let strange = |approval: &Approval| !self.peers.is_member(approval.device);
+        let ids: Vec<ApprovalId> = self.approvals.iter().filter(|(_, a)| strange(a)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.settle(id, Err(Refusal::NotGranted)));
     }
 
     fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
@@ -154,11 +175,8 @@ impl Actor {
             Question::Receive { plan, scope } => {
                 ("receive", plan.title.clone(), plan.key.agent, plan.target.clone(), (**scope).clone())
             }
-            Question::Give(question) => {
-                let placed = self.placed.get(&question.session);
-                let title = placed.map_or_else(|| question.session.short(), |placed| placed.title.clone());
-                let directory = placed.map_or_else(PathBuf::new, |p| crate::sessions::path_of(&p.directory));
-                ("give", title, placed.map_or(AgentKind::Files, |p| p.key.agent), directory, none)
+            Question::Give(_, info) => {
+                ("give", info.title.clone(), info.key.agent, PathBuf::from(&info.directory), none)
             }
         };
         ApprovalSummary {
@@ -178,6 +196,25 @@ impl Actor {
     }
 }
 
+fn leave_out_lists(summary: &mut ApprovalSummary) {
+    summary.inventory = vec![InventoryItem {
+        what: "everything in it".to_owned(),
+        disposition: Disposition::Transferred,
+        count: 0,
+        bytes: summary.limit_bytes,
+        note: "too much to be shown beside the others: answer those first".to_owned(),
+    }];
+    summary.executables.clear();
+    summary.dotfiles.clear();
+    summary.configuration_as_code.clear();
+}
+
 fn said(refusal: Refusal) -> &'static str {
-    if refusal == Refusal::Declined { "the operator there said no" } else { "nobody answered in time" }
+    if refusal == Refusal::Declined {
+        "the operator there said no"
+    } else if refusal == Refusal::NotGranted {
+        "the device was removed"
+    } else {
+        "nobody answered in time"
+    }
 }

@@ -326,9 +326,8 @@ impl Actor {
         let is_it = |arriving: &Arriving| arriving.plan.handoff == handoff;
         let here = self.arriving.get(&session).is_some_and(is_it).then(|| self.arriving.remove(&session)).flatten();
         // After a restart only the disk knows where parts of it may lie.
-        let known = here.or_else(|| {
-            ArrivalPlan::load(&self.context, handoff).map(|plan| Arriving::new(&self.context, plan))
-        });
+        let known =
+            here.or_else(|| ArrivalPlan::load(&self.context, handoff).map(|plan| Arriving::new(&self.context, plan)));
         // A release that came meanwhile makes this very attempt count again: what lies here is fetched no second time.
         if let Some(mut arriving) = known.filter(|_| !self.arrived_by(session, handoff)) {
             let (turn, staging) = (arriving.stop(), arriving.plan.staging);
@@ -474,25 +473,6 @@ fn harmless(path: &[u8]) -> Option<PathBuf> {
     (!hidden && path.shown() == text).then(|| PathBuf::from(text))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peer_names_no_place_that_programs_obey() {
-        for bad in [
-            ".ssh", ".config/autostart", "a/.git/hooks", "..", "a/../../etc", "/etc/cron.d", "", "a//b", "a\nb",
-            "\u{1b}[2J", "a\u{202e}b", "a\\b", "a/./b",
-        ] {
-            assert_eq!(harmless(bad.as_bytes()), None, "{bad:?}");
-        }
-        assert_eq!(harmless(b"\xff"), None);
-        for good in ["project", "src/Grüße", "it's $(mine)", "-rf"] {
-            assert_eq!(harmless(good.as_bytes()), Some(PathBuf::from(good)));
-        }
-    }
-}
-
 /// A clone of the same repository on this device, and the commits that it has.
 fn local_clone(
     context: &Context,
@@ -512,4 +492,34 @@ fn local_clone(
     trees
         .filter_map(|tree| Some((tree.root, tree.git?)))
         .find_map(|(root, git)| (git.identity.roots == wanted.roots).then_some((root, git.tips)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_names_no_place_that_programs_obey() {
+        for bad in [
+            ".ssh",
+            ".config/autostart",
+            "a/.git/hooks",
+            "..",
+            "a/../../etc",
+            "/etc/cron.d",
+            "",
+            "a//b",
+            "a\nb",
+            "\u{1b}[2J",
+            "a\u{202e}b",
+            "a\\b",
+            "a/./b",
+        ] {
+            assert_eq!(harmless(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(harmless(b"\xff"), None);
+        for good in ["project", "src/Grüße", "it's $(mine)", "-rf"] {
+            assert_eq!(harmless(good.as_bytes()), Some(PathBuf::from(good)));
+        }
+    }
 }

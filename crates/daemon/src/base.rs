@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use cede_agent::chunk::SourceFiles;
 use cede_agent::tree::{Baseline, ReadChunk, inspect};
@@ -74,6 +74,8 @@ pub(crate) fn last_visit(context: &Context, placed: &PlacedSession) -> Option<Vi
 /// Where the conversation's files lie, by their logical paths.
 fn spoken(context: &Context, placed: &PlacedSession) -> BTreeMap<Vec<u8>, PathBuf> {
     let scratch = context.place("scratch", &placed.key.id().to_string());
+    let capturing = context.capturing(placed.key.id());
+    let _held = capturing.lock().unwrap_or_else(PoisonError::into_inner);
     let captured = std::fs::create_dir_all(&scratch)
         .ok()
         .and_then(|()| context.adapter(placed.key.agent)?.capture(&placed.key.native, &scratch).ok());

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, Input};
 use crate::clock::Clock;
+use crate::hands::Hands;
 use crate::limits;
 use crate::receiving::Routed;
 
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) stages: Mutex<BTreeMap<HandoffId, Weak<Stage>>>,
     /// Captures under way: one of a session at a time.
     pub(crate) captures: Mutex<BTreeMap<SessionId, Weak<Mutex<()>>>>,
+    /// Those who work at the place of an attempt.
+    pub(crate) hands: Mutex<BTreeMap<HandoffId, Hands>>,
     /// Where sessions lie that were handed over, here or away: an agent's own record names the directory of the
     /// device that wrote it.
     pub(crate) places: DashMap<SessionId, PathBuf>,
@@ -53,10 +56,16 @@ pub(crate) struct Shared {
     pub(crate) last_look: crate::sessions::LastLook,
 }
 
-/// The daemon stops.
+/// Why something that was begun has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the daemon stops")]
-pub(crate) struct Stopping;
+pub(crate) enum Stopping {
+    /// The daemon was told to stop.
+    #[error("the daemon stops")]
+    Told,
+    /// What was asked for ended by a fault of ours.
+    #[error("fault of ours: it ended without a result")]
+    Fault,
+}
 
 impl core::ops::Deref for Context {
     type Target = Shared;
@@ -86,8 +95,8 @@ impl Context {
             // The asker may be gone; what was done stays done.
             let _ = answer.send(question(actor));
         });
-        self.inputs.send(Input::Call(call)).await.map_err(|_| Stopping)?;
-        answered.await.map_err(|_| Stopping)
+        self.inputs.send(Input::Call(call)).await.map_err(|_| Stopping::Told)?;
+        answered.await.map_err(|_| Stopping::Told)
     }
 
     /// Runs something on the actor and does not wait.
@@ -102,7 +111,15 @@ impl Context {
         work: impl FnOnce(&Context) -> T + Send + 'static,
     ) -> Result<T, Stopping> {
         let context = self.clone();
-        tokio::task::spawn_blocking(move || work(&context)).await.map_err(|_| Stopping)
+        let done = tokio::task::spawn_blocking(move || work(&context)).await;
+        done.map_err(|error| if error.is_panic() { Stopping::Fault } else { Stopping::Told })
+    }
+
+    /// Those who work at the place of an attempt, whoever asks.
+    pub(crate) fn hands(&self, handoff: HandoffId) -> Hands {
+        let mut all = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, hands| !hands.is_idle());
+        all.entry(handoff).or_default().clone()
     }
 
     /// The stage of a handoff; one that is in use is shared. Blocks.

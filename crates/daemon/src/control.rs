@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cede_wire::control::{Answer, Failure, Reply, ReplyBody, Request, SCHEMA, exit};
 use cede_wire::limits::CONTROL_LINE_BYTES;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -115,21 +115,35 @@ async fn answer(context: &Context, client: UnixStream) {
         Ok(Ok(request)) => {
             let asked = replies.clone();
             if context.ask(move |actor| actor.command(request.command, asked)).await.is_err() {
-                replies.failed(crate::offering::stopping(crate::context::Stopping));
+                replies.failed(crate::offering::stopping(crate::context::Stopping::Told));
             }
         }
         Ok(Err(failed)) => replies.failed(failed),
         Err(_) => return,
     }
     drop(replies);
-    while let Some(body) = bodies.recv().await {
+    let mut look = tokio::time::interval(limits::CLIENT_LOOK);
+    loop {
+        let body = tokio::select! {
+            body = bodies.recv() => body,
+            // A client that went away before its answer gives its seat to the next one.
+            _ = look.tick() => if is_gone(&write).await { None } else { continue },
+        };
+        let Some(body) = body else { return };
         let last = matches!(body, ReplyBody::Done(_) | ReplyBody::Failed(_));
         let Ok(mut line) = serde_json::to_vec(&Reply::new(body)) else { return };
         line.push(b'\n');
-        if write.write_all(&line).await.is_err() || last {
+        let written = tokio::time::timeout(limits::CLIENT_STUCK, write.write_all(&line)).await;
+        if !matches!(written, Ok(Ok(()))) || last {
             return;
         }
     }
+}
+
+/// True where the other end is closed in both directions; one that only said that it asks no more still listens.
+async fn is_gone(write: &tokio::net::unix::OwnedWriteHalf) -> bool {
+    let looked = tokio::time::timeout(limits::CLIENT_LOOK, write.ready(Interest::WRITABLE)).await;
+    matches!(looked, Ok(Ok(ready)) if ready.is_write_closed())
 }
 
 async fn question(read: tokio::net::unix::OwnedReadHalf) -> Result<Request, Failure> {

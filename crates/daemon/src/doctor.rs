@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
+use cede_core::custodian::Standing;
 use cede_wire::control::Check;
+use cede_wire::id::SessionId;
 use cede_wire::session::{AgentKind, Requirement};
 
 use crate::actor::Actor;
@@ -71,6 +73,33 @@ fn leftovers(context: &Context) -> Vec<Check> {
 }
 
 impl Actor {
+    /// A session that this device answers for and that nobody can work with.
+    fn unsettled(&self, session: SessionId, standing: Standing) -> Option<Check> {
+        let id = session.short();
+        match standing {
+            Standing::PayloadMissing => {
+                let attempt = self.custodian.arriving(session).map(|arriving| arriving.attempt());
+                let from = attempt.map_or_else(|| "the old owner".to_owned(), |a| self.device_name(a.source));
+                let found =
+                    format!("session {id} is in charge here and its files are not; they are fetched from {from}");
+                Some(check("arrivals", "warn", found, &format!("start {from}, and leave its copy as it is")))
+            }
+            Standing::Arriving => {
+                let found = format!("session {id} is in charge here and not in its place yet");
+                Some(check("arrivals", "warn", found, "cede status says what it waits for"))
+            }
+            Standing::Unconfirmed => {
+                let found = format!("session {id}: the records that say who is in charge may not be the newest");
+                Some(check("sessions", "fail", found, "see docs/OPERATING.md, Damaged journal"))
+            }
+            Standing::InCharge
+            | Standing::Leaving(_)
+            | Standing::ReleasedTo(_)
+            | Standing::Elsewhere(_)
+            | Standing::SeizedBy(_) => None,
+        }
+    }
+
     /// What the daemon knows by itself.
     pub(crate) fn own_checks(&self, listening: &str) -> Vec<Check> {
         let mut checks = vec![
@@ -100,6 +129,14 @@ impl Actor {
                 let found = format!("not connected: {}", self.peers.trouble(member.device()).1);
                 check(&member.name, "warn", found, &cure)
             }
+        }));
+        checks.extend(self.custodian.sessions().filter_map(|(id, standing)| self.unsettled(id, standing)));
+        checks.extend(self.custodian.unclaimed().map(|(id, release)| {
+            let from = self.device_name(release.from);
+            let found = format!("{from} released session {} to this device, which approved no such move", id.short());
+            // There is no command for it yet.
+            let cure = format!("nothing is fetched and nothing acts here; {from} keeps its copy, so leave it as it is");
+            check("handoffs", "warn", found, &cure)
         }));
         let stale = self.custodian.fences_to_lift();
         if !stale.is_empty() {

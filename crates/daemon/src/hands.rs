@@ -28,6 +28,11 @@ impl Hands {
         let number = self.0.turn.fetch_add(1, Ordering::SeqCst) + 1;
         Turn { hands: self.clone(), number }
     }
+
+    /// Nobody has a turn, and nobody else can take one.
+    pub(crate) fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
 }
 
 impl Turn {

@@ -14,7 +14,7 @@ use cede_wire::session::SessionKey;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
-use crate::context::Context;
+use crate::context::{Context, Stopping};
 use crate::limits;
 use crate::moves::millis;
 use crate::offering::{self, Order, failure};
@@ -30,6 +30,11 @@ pub(crate) struct Leaving {
     pub(crate) destination: DeviceId,
     take: Option<u64>,
     events: mpsc::Sender<LeavingEvent>,
+    /// The round that was announced last, and how often the destination asked for something of it.
+    round: Option<u32>,
+    needs: u32,
+    /// The handoff whose pinned copy is sent again.
+    resends: Option<HandoffId>,
 }
 
 impl Leaving {
@@ -67,8 +72,9 @@ impl Actor {
         self.moves.begin(session, &title, &from, &order.destination_name);
         self.report(session, Phase::Preparing, (0, 0), 0, "");
         let context = self.context.clone();
+        let course = tokio::spawn(movement.run(order));
         tokio::spawn(async move {
-            let result = movement.run(order).await;
+            let result = course.await.unwrap_or_else(|_| Err(offering::stopping(Stopping::Fault)));
             context.tell(move |actor| actor.end_leaving(session, number, result)).await;
         });
         Ok(())
@@ -78,7 +84,8 @@ impl Actor {
         let (events, inbox) = mpsc::channel(limits::MOVE_EVENTS);
         self.moves.begun += 1;
         let number = self.moves.begun;
-        self.leaving.insert(session, Leaving { number, key, destination, take, events });
+        let leaving = Leaving { number, key, destination, take, events, round: None, needs: 0, resends: None };
+        self.leaving.insert(session, leaving);
         Move::new(self.context.clone(), session, number, inbox)
     }
 
@@ -115,6 +122,7 @@ impl Actor {
                 ReplyBody::Failed(failed)
             }
         };
+        self.forget_catalogs();
         self.moves.end(session, &last);
     }
 
@@ -123,11 +131,27 @@ impl Actor {
             && leaving.events.try_send(event).is_err()
         {
             // Each event counts, so the move ends rather than wait for one that was lost.
-            tracing::warn!(session = %session.short(), "a move has more events than it can read");
-            let number = leaving.number;
-            let why =
-                failure(exit::FAILED, "the session stays here", "the destination says too much at once", "cede status");
-            self.end_leaving(session, number, Err(why));
+            self.end_flooded(session, "the destination says too much at once");
+        }
+    }
+
+    /// Ends a move whose destination asks for more than a destination needs.
+    fn end_flooded(&mut self, session: SessionId, why: &str) {
+        let Some(number) = self.leaving.get(&session).map(|leaving| leaving.number) else { return };
+        tracing::warn!(session = %session.short(), why, "a move ends");
+        let owned = self.custodian.leaving(session).is_some();
+        let (exit, what) = if owned {
+            (exit::FAILED, "the session stays here")
+        } else {
+            (exit::PENDING, "the pinned copy was not sent")
+        };
+        self.end_leaving(session, number, Err(failure(exit, what, why, "cede status")));
+    }
+
+    /// A round was announced: the destination may ask for its lists.
+    pub(crate) fn announced(&mut self, session: SessionId, round: u32) {
+        if let Some(leaving) = self.leaving.get_mut(&session) {
+            (leaving.round, leaving.needs) = (Some(round), 0);
         }
     }
 
@@ -146,11 +170,16 @@ impl Actor {
 
     pub(crate) fn leaving_need(&mut self, from: DeviceId, handoff: HandoffId, round: u32, of: NeedOf, bitmap: Vec<u8>) {
         let resending = self.resending(handoff);
-        if let Some(session) = self.leaving_of(handoff).or(resending)
-            && self.leaving.get(&session).is_some_and(|leaving| leaving.destination == from)
-        {
-            self.leaving_event(session, LeavingEvent::Need { round, of, bitmap });
+        let Some(session) = self.leaving_of(handoff).or(resending) else { return };
+        let Some(leaving) = self.leaving.get_mut(&session) else { return };
+        if leaving.destination != from || leaving.round != Some(round) {
+            return;
         }
+        leaving.needs += 1;
+        if leaving.needs > limits::NEEDS_PER_LIST * 2 {
+            return self.end_flooded(session, "the destination asks for the same again and again");
+        }
+        self.leaving_event(session, LeavingEvent::Need { round, of, bitmap });
     }
 
     pub(crate) fn leaving_round_complete(&mut self, session: SessionId, round: u32) {
@@ -241,7 +270,8 @@ impl Actor {
                 match lifted.await {
                     Ok(Ok(())) => break,
                     Ok(Err(error)) => tracing::warn!(session = %session.short(), error, "the fence is still up"),
-                    Err(_) => return,
+                    Err(Stopping::Fault) => tracing::error!(session = %session.short(), "the fence is still up"),
+                    Err(Stopping::Told) => return,
                 }
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(limits::DIAL_IDLE);
@@ -304,19 +334,32 @@ impl Actor {
                 Some(Custody::Release(release)) if release.handoff == accept.handoff)
         });
         let Some(session) = found else { return };
+        if self.leaving.get(&session).is_some_and(|leaving| leaving.resends == Some(accept.handoff)) {
+            // The capture under way serves this question too, under its key.
+            return self.leaving_event(session, LeavingEvent::Accepted(Box::new(accept)));
+        }
+        if self.resent.get(&session).is_some_and(|ended| ended.elapsed() < limits::RESEND_PAUSE) {
+            return;
+        }
         let (Some(key), Some(placed)) = (self.key_of(session), self.placed.get(&session).cloned()) else { return };
         // A client that still waits for the new owner is told where things stand; the sending goes on without it.
         if let Some(waiting) = self.leaving.get(&session).map(|leaving| leaving.number) {
             self.end_leaving(session, waiting, Err(released()));
         }
         let mut movement = self.enlist(session, key.clone(), accept.destination, None);
+        if let Some(leaving) = self.leaving.get_mut(&session) {
+            leaving.resends = Some(accept.handoff);
+        }
         let (context, number) = (self.context.clone(), movement.number);
+        let course = tokio::spawn(async move { movement.resend(key, &placed, accept).await });
         tokio::spawn(async move {
-            if let Err(failed) = movement.resend(key, &placed, &accept).await {
+            let ended = course.await.unwrap_or_else(|_| Err(offering::stopping(Stopping::Fault)));
+            if let Err(failed) = ended {
                 tracing::warn!(session = %session.short(), why = failed.why, "the pinned copy was not sent");
             }
             context
                 .tell(move |actor| {
+                    actor.resent.insert(session, Instant::now());
                     if actor.is_leaving(session, number) {
                         actor.leaving.remove(&session);
                     }

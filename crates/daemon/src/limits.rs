@@ -14,6 +14,10 @@ pub(crate) const MOVE_EVENTS: usize = 256;
 pub(crate) const REPLIES: usize = 256;
 /// Clients of the control socket at once.
 pub(crate) const CLIENTS: usize = 32;
+/// Pause between two looks whether a client is still there.
+pub(crate) const CLIENT_LOOK: Duration = Duration::from_secs(2);
+/// A client that takes no line for this long is given up.
+pub(crate) const CLIENT_STUCK: Duration = Duration::from_secs(60);
 /// Time for a client to send its question.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -64,12 +68,37 @@ pub(crate) const TURN_WAIT: Duration = Duration::from_secs(60 * 60);
 /// Untracked content above this needs a yes.
 pub(crate) const LARGE_UNTRACKED_BYTES: u64 = 100_000_000;
 
+/// Links of one peer at once: two when both dialed, and some that died unheard. The oldest go first.
+pub(crate) const LINKS_PER_PEER: usize = 4;
+/// Messages of one link that are read without a pause, and the pause after which one more is. A hundred moves at once
+/// say fewer.
+pub(crate) const MESSAGES_AT_ONCE: u32 = 1_024;
+/// See [`MESSAGES_AT_ONCE`].
+pub(crate) const MESSAGE_PAUSE: Duration = Duration::from_millis(5);
+/// Offers of one peer that are looked at at once: as many as may wait for an answer.
+pub(crate) const LOOKS_PER_PEER: usize = cede_core::limits::QUESTIONS_PER_PEER;
+/// Longest title, version or evidence kept of what a peer says, characters. Source: the titles that adapters make.
+pub(crate) const PEER_TEXT_CHARS: usize = cede_agent::adapter::limits::TITLE_CHARS;
+/// Longest directory kept of what a peer says, characters: a listing of a thousand sessions stays below a mebibyte.
+pub(crate) const PEER_PATH_CHARS: usize = 512;
+/// Longest lists of one question, and of all questions in one answer: an answer is one line on the control socket.
+pub(crate) const SCOPE_SHOWN_BYTES: usize = 2 << 20;
+/// See [`SCOPE_SHOWN_BYTES`].
+pub(crate) const SCOPES_SHOWN_BYTES: usize = 3 << 20;
+/// How often a destination may ask for the same list of one round. Twice is usual: a chunk of an earlier visit may turn
+/// out to be another one.
+pub(crate) const NEEDS_PER_LIST: u32 = 4;
+/// Rounds of one attempt that are fetched. Source: a source announces no more.
+pub(crate) const MANIFESTS: u32 = cede_wire::limits::ROUNDS;
+/// Pause between two sendings of a pinned copy. Each one captures the session; a designate asks every 30 seconds.
+pub(crate) const RESEND_PAUSE: Duration = Duration::from_secs(5);
+
 /// An operator's question lives this long; then it is a no.
 pub(crate) const APPROVAL: Duration = Duration::from_secs(15 * 60);
 /// Questions of one peer at once.
 pub(crate) const APPROVALS_PER_PEER: usize = 3;
-/// A `take` that was asked for here stands for the yes for this long.
-pub(crate) const EXPECTED_TAKE: Duration = Duration::from_secs(10 * 60);
+/// A `take` that was asked for here stands for the yes for this long: longer than the owner's operator has for an answer.
+pub(crate) const EXPECTED_TAKE: Duration = Duration::from_secs(16 * 60);
 
 /// How long `cede to` waits for the destination's word after the release before it says so and ends.
 pub(crate) const RELEASED_PATIENCE: Duration = Duration::from_secs(60);

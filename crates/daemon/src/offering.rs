@@ -210,8 +210,11 @@ pub(crate) fn exit_of(refusal: Refusal) -> u8 {
     }
 }
 
-pub(crate) fn stopping(_: Stopping) -> Failure {
-    failure(exit::FAILED, "the daemon stops", "it was told to", "start it again with: cede up")
+pub(crate) fn stopping(why: Stopping) -> Failure {
+    match why {
+        Stopping::Told => failure(exit::FAILED, "the daemon stops", "it was told to", "start it again with: cede up"),
+        Stopping::Fault => failure(exit::FAILED, "it was not done", &why.to_string(), "cede status; the log says more"),
+    }
 }
 
 /// A session that could not be captured; the cure stands in the adapters' and the tree's own texts.

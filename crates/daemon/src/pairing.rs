@@ -29,6 +29,8 @@ pub(crate) struct Pairing {
     guest: Option<(DeviceKey, SocketAddr, mpsc::Sender<PairMessage>)>,
     /// While words are shown, so that a new device finds this one.
     announcing: Option<Discovery>,
+    /// The deadline that somebody sleeps for.
+    watched: Option<core::time::Duration>,
 }
 
 /// Stands for the mesh in the announcements of pairing: a new device belongs to none.
@@ -93,9 +95,14 @@ impl Actor {
     }
 
     /// Wakes the host's machine when its words run out.
-    fn watch_pairing_deadline(&self) {
-        let Some(at) = self.pairing.host.poll_timeout() else { return };
-        let (context, at) = (self.context.clone(), self.context.clock.instant(at));
+    fn watch_pairing_deadline(&mut self) {
+        let Some(due) = self.pairing.host.poll_timeout() else { return };
+        // A stranger's messages move no deadline, and must not leave a sleeper each.
+        if self.pairing.watched == Some(due) {
+            return;
+        }
+        self.pairing.watched = Some(due);
+        let (context, at) = (self.context.clone(), self.context.clock.instant(due));
         tokio::spawn(async move {
             tokio::time::sleep_until(at.into()).await;
             context
@@ -268,6 +275,10 @@ pub(crate) async fn serve_guest(context: Context, mut link: Carried) {
             },
             received = receive(&mut link) => match received {
                 Some(message) => context.tell(move |actor| {
+                    // What a guest whose ceremony is over still says is not the next one's.
+                    if actor.pairing.guest.as_ref().is_none_or(|guest| guest.0 != peer) {
+                        return;
+                    }
                     let now = actor.pair_now();
                     actor.pairing.host.handle_message(message, now);
                     actor.watch_pairing_deadline();

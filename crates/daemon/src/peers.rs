@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use cede_carrier::closing::CloseReason;
 use cede_carrier::endpoint::dial::DialError;
@@ -9,10 +10,11 @@ use cede_carrier::gate::Gate;
 use cede_carrier::link::control::{ControlReceiver, ControlSender};
 use cede_carrier::link::{Link, LinkError};
 use cede_core::custodian::Standing;
+use cede_core::destination::DestinationPhase;
 use cede_mesh::membership::MembershipLog;
 use cede_seal::stream::HEADER_BYTES;
 use cede_wire::canonical::Signed;
-use cede_wire::id::{DeviceId, DeviceKey, MeshId};
+use cede_wire::id::{DeviceId, DeviceKey, MeshId, SessionId};
 use cede_wire::member::{Capability, Member, MemberEntry};
 use cede_wire::message::{Hello, PROTOCOL_MAX, PROTOCOL_MIN, PeerMessage};
 use cede_wire::record::Record;
@@ -22,6 +24,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::actor::{Actor, Input};
 use crate::context::Context;
+use crate::errands::Pace;
 use crate::limits;
 use crate::receiving::Routed;
 
@@ -190,6 +193,10 @@ impl Peers {
 impl Actor {
     /// Sends, now or as soon as the peer is reached.
     pub(crate) fn send(&mut self, to: DeviceId, message: PeerMessage) {
+        if !self.peers.is_member(to) {
+            // It was removed: what an attempt still has to say goes to nobody.
+            return;
+        }
         if let PeerMessage::Offer { offer, .. } = &message
             && message.to_frame().is_err()
         {
@@ -287,7 +294,10 @@ impl Actor {
         tokio::spawn(read(self.context.clone(), device, number, link.clone(), control.1));
         tokio::spawn(route(self.context.clone(), device, link.clone()));
         let theirs = link.hello().members;
-        self.peers.links.entry(device).or_default().push(Up { number, link, outbox });
+        let links = self.peers.links.entry(device).or_default();
+        links.push(Up { number, link, outbox });
+        let too_many = links.len().saturating_sub(limits::LINKS_PER_PEER);
+        links.iter().take(too_many).for_each(|old| old.link.close(CloseReason::Busy));
         self.share_members(device, theirs);
         self.peers.troubles.remove(&device);
         tracing::info!(peer = %device.short(), "link up");
@@ -337,6 +347,8 @@ impl Actor {
         let before = log.length();
         if let Err(error) = log.extend(entries) {
             tracing::warn!(peer = %from.short(), %error, "membership entries refused");
+            // Each costs a signature's check: a device that invents them has to come back for more.
+            self.close_link(from, CloseReason::Protocol);
             return;
         }
         let new = log.entries_after(before).to_vec();
@@ -358,11 +370,40 @@ impl Actor {
         for link in gone {
             self.context.endpoint.drop_peer(&link.peer());
         }
+        self.end_with_strangers();
         self.keep_links();
         let connected: Vec<DeviceId> = self.peers.links.keys().copied().collect();
         for device in connected {
             let theirs = self.peers.newest(device).map_or(0, |standing| standing.link.hello().members);
             self.share_members(device, theirs);
+        }
+    }
+
+    /// What is under way with a device that is no member any more ends now: a session is not held still for it.
+    fn end_with_strangers(&mut self) {
+        const REMOVED: &str = "the other device was removed";
+        self.forget_questions_of_strangers();
+        let peers = &self.peers;
+        self.takes.give_up(|device| peers.is_member(device));
+        self.end_refused_takes();
+        let leaving = self.leaving.iter().filter(|(_, leaving)| !self.peers.is_member(leaving.destination));
+        for session in leaving.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if self.custodian.leaving(session).is_some() {
+                self.custodian.cancel(session, Refusal::NotGranted, REMOVED);
+            } else if self.is_here(session) {
+                self.withdraw_leaving(session);
+            }
+        }
+        // What is staged stays: the owner may have decided already, and said so to another device.
+        let receiving = |id: SessionId| {
+            let arriving = self.custodian.arriving(id)?;
+            let attempt = arriving.attempt();
+            let coming = matches!(arriving.phase(), DestinationPhase::Receiving { .. }) && !self.is_here(id);
+            (coming && !self.peers.is_member(attempt.source)).then_some((id, attempt.handoff))
+        };
+        let coming: Vec<_> = self.custodian.sessions().filter_map(|(id, _)| receiving(id)).collect();
+        for (session, handoff) in coming {
+            self.custodian.receive_failed(session, handoff, Refusal::NotGranted, REMOVED);
         }
     }
 
@@ -504,7 +545,15 @@ async fn write(link: Link, mut control: ControlSender, mut messages: mpsc::Recei
 }
 
 async fn read(context: Context, device: DeviceId, number: u64, link: Link, mut control: ControlReceiver) {
+    let mut pace = Pace::new(Instant::now());
     while let Ok(Some(message)) = control.recv().await {
+        loop {
+            let pause = pace.next(Instant::now());
+            if pause.is_zero() {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+        }
         if context.inputs.send(Input::Peer(device, Box::new(message))).await.is_err() {
             return;
         }

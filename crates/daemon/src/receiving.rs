@@ -1,6 +1,6 @@
 //! One round of a transfer, on the receiving side: what is missing is asked for, opened, verified and made durable.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,8 +67,11 @@ impl FetchError {
 }
 
 impl From<Stopping> for FetchError {
-    fn from(_: Stopping) -> Self {
-        Self::Stopping
+    fn from(why: Stopping) -> Self {
+        match why {
+            Stopping::Told => Self::Stopping,
+            Stopping::Fault => Self::World(why.to_string()),
+        }
     }
 }
 
@@ -114,8 +117,13 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     let (session, handoff, round) = (manifest.session, manifest.handoff, manifest.round);
     let keys = keys(&fetch)?;
     let stage = open_stage(&fetch).await?;
-    let placed = fetch.placed.take();
-    let visit = context.block(move |context| placed.and_then(|placed| base::last_visit(context, &placed))).await?;
+    let (placed, turn) = (fetch.placed.take(), fetch.turn.clone());
+    // A round that was replaced while it waited for this looks at nothing any more.
+    let visit = context.block(move |context| {
+        let _held = turn.hold().ok_or(FetchError::Stopping)?;
+        Ok::<_, FetchError>(placed.and_then(|placed| base::last_visit(context, &placed)))
+    });
+    let visit = visit.await??;
     let (visit, files) = match visit {
         Some(mut visit) => {
             let files = std::mem::take(&mut visit.files);
@@ -129,6 +137,7 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     context.routes.insert(handoff, (manifest.source, route));
     let mut receiver =
         Receiver { context: context.clone(), keys, streams, numbers: HashSet::new(), manifest: manifest.clone() };
+    check_catalog(&manifest)?;
     receiver.receive(&chunks, &manifest.catalog, NeedOf::Catalog).await?;
     let catalog = read_catalog(&context, &chunks, &manifest).await?;
     check_scope(&catalog, &manifest, &fetch.plan)?;
@@ -247,11 +256,12 @@ impl Receiver {
                     since = tokio::time::Instant::now();
                     self.accept_again().await;
                 }
-                routed = self.streams.recv() => {
+                routed = self.streams.recv(), if streams.len() < limits::ROUTED => {
                     let Some(routed) = routed else { return Err(FetchError::Stopping) };
                     // A stream of a round that was given up has other keys: it is dropped, its sender told to stop.
                     if let Ok(opener) = self.opener(&routed.header) {
-                        streams.spawn(open_stream(opener, routed.stream, stage.clone(), wanted.clone()));
+                        let room = Room(self.context.clone());
+                        streams.spawn(open_stream(opener, routed.stream, stage.clone(), wanted.clone(), room));
                     }
                 }
                 Some(ended) = streams.join_next() => {
@@ -312,10 +322,12 @@ impl Receiver {
 
 fn needed(chunks: &Chunks, list: &[ChunkRef]) -> (Vec<u8>, Vec<ChunkRef>) {
     let mut bitmap = vec![0; list.len().div_ceil(8)];
-    let mut missing = Vec::new();
+    let (mut missing, mut asked) = (Vec::new(), HashSet::new());
     for (index, chunk) in list.iter().enumerate() {
+        // A list that names a chunk twice is sent it once.
         if !chunks.has(&chunk.id)
             && let Some(byte) = bitmap.get_mut(index / 8)
+            && asked.insert(chunk.id)
         {
             *byte |= 1 << (index % 8);
             missing.push(*chunk);
@@ -324,16 +336,30 @@ fn needed(chunks: &Chunks, list: &[ChunkRef]) -> (Vec<u8>, Vec<ChunkRef>) {
     (bitmap, missing)
 }
 
+/// The disk as it is while content comes: what was free when each of several handoffs began was promised to all of them.
+struct Room(Context);
+
+impl Room {
+    /// Records must fit whatever comes.
+    fn check(&self) -> Result<(), FetchError> {
+        if self.0.home.has_room_for_bulk(0).unwrap_or(true) {
+            return Ok(());
+        }
+        let free = self.0.home.free_bytes().unwrap_or(0) / 1_000_000;
+        Err(FetchError::NoSpace(format!("{free} MB are free, and they are kept for the records")))
+    }
+}
+
 /// The chunks that were asked for and have not come.
 struct Wanted {
-    missing: Mutex<HashSet<ChunkId>>,
+    missing: Mutex<HashMap<ChunkId, u32>>,
     bytes: AtomicU64,
     done: tokio::sync::Notify,
 }
 
 impl Wanted {
     fn new(missing: Vec<ChunkRef>) -> Self {
-        let missing = missing.into_iter().map(|chunk| chunk.id).collect();
+        let missing = missing.into_iter().map(|chunk| (chunk.id, chunk.length)).collect();
         Self { missing: Mutex::new(missing), bytes: AtomicU64::new(0), done: tokio::sync::Notify::new() }
     }
 
@@ -341,9 +367,15 @@ impl Wanted {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Takes a chunk off the list after it was stored. False: nobody asked for it.
+    /// Whether somebody asked for this chunk, and for as many bytes: what was approved was counted by them.
+    fn wants(&self, id: &ChunkId, length: u64) -> bool {
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.get(id).is_some_and(|wanted| u64::from(*wanted) == length)
+    }
+
+    /// Takes a chunk off the list after it was stored. False: it came twice.
     fn take(&self, id: &ChunkId) -> bool {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(id).is_some()
     }
 }
 
@@ -353,9 +385,10 @@ async fn open_stream(
     mut stream: DataReceiver,
     stage: Arc<Stage>,
     wanted: Arc<Wanted>,
+    room: Room,
 ) -> Result<(), FetchError> {
     let (pieces, sealed) = mpsc::channel(limits::PIECES);
-    let opening = tokio::task::spawn_blocking(move || open(opener, sealed, &stage, &wanted));
+    let opening = tokio::task::spawn_blocking(move || open(opener, sealed, &stage, &wanted, &room));
     loop {
         match stream.read_chunk(limits::PIECE_BYTES).await {
             Ok(Some(piece)) => {
@@ -385,7 +418,9 @@ fn open(
     mut sealed: mpsc::Receiver<bytes::Bytes>,
     stage: &Stage,
     wanted: &Wanted,
+    room: &Room,
 ) -> Result<(), FetchError> {
+    room.check()?;
     let integrity = |error: String| FetchError::Integrity(error);
     let mut reader = ChunkReader::default();
     let mut plain = Vec::with_capacity(limits::PIECE_BYTES * 2);
@@ -394,6 +429,11 @@ fn open(
         plain.clear();
         opener.push(&piece, &mut plain).map_err(|error| integrity(error.to_string()))?;
         store(&mut reader, &plain, stage, wanted, &mut unsynced)?;
+        if unsynced >= limits::SYNC_BYTES {
+            stage.sync()?;
+            unsynced = 0;
+            room.check()?;
+        }
     }
     plain.clear();
     opener.finish(&mut plain).map_err(|error| integrity(error.to_string()))?;
@@ -411,17 +451,16 @@ fn store(
     loop {
         let next = reader.next(&mut plain).map_err(|error| FetchError::Integrity(error.to_string()))?;
         let Some((id, bytes)) = next else { return Ok(()) };
-        stage.put(&id, &bytes)?;
-        if !wanted.take(&id) {
+        let length = bytes.len() as u64;
+        if !wanted.wants(&id, length) {
             return Err(FetchError::Integrity("a chunk that nobody asked for".to_owned()));
         }
-        let length = bytes.len() as u64;
+        stage.put(&id, &bytes)?;
+        if !wanted.take(&id) {
+            return Err(FetchError::Integrity("a chunk that came twice".to_owned()));
+        }
         wanted.bytes.fetch_add(length, Ordering::Relaxed);
         *unsynced += length;
-        if *unsynced >= limits::SYNC_BYTES {
-            stage.sync()?;
-            *unsynced = 0;
-        }
         if wanted.is_done() {
             wanted.done.notify_one();
         }
@@ -453,11 +492,23 @@ async fn read_catalog(
         .await?
 }
 
+/// A catalog that is longer than any is not even asked for.
+fn check_catalog(manifest: &Manifest) -> Result<(), FetchError> {
+    let bytes: u64 = manifest.catalog.iter().map(|chunk| u64::from(chunk.length)).sum();
+    if manifest.catalog.len() > cede_wire::limits::CATALOG_CHUNKS || bytes > cede_wire::limits::CATALOG_BYTES {
+        return Err(FetchError::Undecodable("the catalog is too long".to_owned()));
+    }
+    Ok(())
+}
+
 /// The last manifest must fit what a person approved. Source: SPEC H-4.
 fn check_scope(catalog: &Catalog, manifest: &Manifest, plan: &ArrivalPlan) -> Result<(), FetchError> {
     let outside = |what: String| Err(FetchError::OutsideScope(what));
     if catalog.key != plan.key || catalog.head != manifest.head {
         return Err(FetchError::Undecodable("the catalog is of another session or turn".to_owned()));
+    }
+    if plan.anew {
+        return Ok(());
     }
     let bytes: u64 = catalog.distinct_chunks().iter().map(|chunk| u64::from(chunk.length)).sum();
     if bytes > plan.limit_bytes || catalog.entries.len() as u64 > plan.limit_entries {
@@ -593,13 +644,16 @@ pub(crate) fn place_again(
     placed: Option<&PlacedSession>,
 ) -> Result<(), FetchError> {
     let (session, handoff) = (plan.key.id(), plan.handoff);
-    let lost = || FetchError::World("the catalog of this arrival is lost".to_owned());
+    let lost = || FetchError::Integrity("the catalog of this arrival is lost".to_owned());
     let bytes = context.objects.get(&plan.root.ok_or_else(lost)?).ok().flatten().ok_or_else(lost)?;
     let catalog = Catalog::from_bytes(&bytes).map_err(|error| FetchError::Undecodable(error.to_string()))?;
     let mut visit = placed.and_then(|placed| base::last_visit(context, placed));
     let files = visit.as_mut().map(|visit| std::mem::take(&mut visit.files)).unwrap_or_default();
     let (stage, older) = (context.stage(handoff)?, older(context, session, handoff));
     let chunks = Chunks { stage, older, files: Arc::new(files) };
+    if catalog.distinct_chunks().iter().any(|chunk| !chunks.has(&chunk.id)) {
+        return Err(FetchError::Integrity("chunks of this arrival are lost".to_owned()));
+    }
     place_blocking(context, &catalog, &chunks, plan, visit.as_ref()).map(drop).map_err(Placing::into_error)
 }
 
@@ -625,6 +679,10 @@ fn stage_tree(
         // A parent that cannot be made shows in the staging that follows.
         let _ = std::fs::create_dir_all(parent);
     }
+    if !is_ours(&plan.staging) {
+        let path = cede_wire::path::escape(plan.staging.as_os_str().as_encoded_bytes());
+        return Err(cede_agent::tree::StageError::Io { path, kind: std::io::ErrorKind::PermissionDenied });
+    }
     let (cache, _) = crate::payload::load_cache(context, &format!("{}.tree", catalog.key.id()));
     let request = StageRequest {
         entries: &catalog.entries,
@@ -636,6 +694,13 @@ fn stage_tree(
         local_clone: plan.clone.as_deref(),
     };
     stage(&request).map(drop)
+}
+
+/// False where another user, who may write to the place of the target, made the staging first.
+fn is_ours(staging: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let own = rustix::process::geteuid().as_raw();
+    staging.symlink_metadata().map_or(true, |meta| meta.is_dir() && meta.uid() == own)
 }
 
 fn staging_failed(error: cede_agent::tree::StageError) -> Placing {

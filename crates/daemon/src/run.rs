@@ -106,6 +106,8 @@ pub async fn run(options: Options) -> Result<(), RunError> {
 /// From what is on the disk to what is known: the journal says who may act, before anything is heard.
 fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener), RunError> {
     let home = Home::open(&options.state)?;
+    // What a killed run left of calls to agents: conversations may lie in it, and nobody else works here.
+    let _ = std::fs::remove_dir_all(options.surroundings.state.join("scratch"));
     let local = Arc::new(identity(&home)?);
     let incarnation = home.incarnation(random()?)?;
     let (journal, replay) = Journal::open(&home)?;
@@ -142,6 +144,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         last_look: crate::sessions::LastLook::default(),
         stages: std::sync::Mutex::default(),
         captures: std::sync::Mutex::default(),
+        hands: std::sync::Mutex::default(),
         local,
         home,
         endpoint,
@@ -165,6 +168,9 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         approvals: BTreeMap::new(),
         takes: crate::take::Takes::default(),
         listings: Vec::new(),
+        errands: crate::errands::Errands::default(),
+        unkept: BTreeMap::new(),
+        resent: BTreeMap::new(),
         pending: VecDeque::new(),
     };
     Ok((actor, inbox, listener))

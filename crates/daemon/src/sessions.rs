@@ -11,6 +11,7 @@ use cede_wire::session::{SessionInfo, SessionKey};
 
 use crate::actor::Actor;
 use crate::context::Context;
+use crate::errands::Errand;
 use crate::limits;
 use crate::offering::failure;
 
@@ -192,11 +193,17 @@ impl Actor {
 
     /// A peer wants to see the sessions here.
     pub(crate) fn answer_listing(&mut self, from: DeviceId) {
+        if !self.errands.begin(from, Errand::List) {
+            // The answer that is on its way is an answer to this question too.
+            return;
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
-            let Ok(found) = context.block(discover).await else { return };
+            let found = context.block(discover).await;
             context
                 .tell(move |actor| {
+                    actor.errands.end(from, Errand::List);
+                    let Ok(found) = found else { return };
                     let here = found.sessions.into_iter().filter(|info| actor.is_here(info.key.id()));
                     let me = actor.context.local.device();
                     let listed = here.take(cede_wire::limits::LISTED_SESSIONS).map(|info| {
@@ -212,6 +219,7 @@ impl Actor {
     }
 
     pub(crate) fn handle_listing(&mut self, from: DeviceId, listed: Vec<ListedSession>) {
+        let listed = crate::scrutiny::listing(listed);
         let (answered, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.listings).into_iter().partition(|w| w.0 == from);
         self.listings = waiting;
@@ -219,8 +227,28 @@ impl Actor {
             // A listing that timed out has nobody left.
             let _ = waiter.send(listed.clone());
         }
+        self.keep_listing(from, listed);
+    }
+
+    /// Keeps what a peer has. While one listing is being written only the newest of the later ones waits.
+    fn keep_listing(&mut self, from: DeviceId, listed: Vec<ListedSession>) {
+        if !self.errands.begin(from, Errand::KeepListing) {
+            self.unkept.insert(from, listed);
+            return;
+        }
         let context = self.context.clone();
-        tokio::task::spawn_blocking(move || context.listings.replace(from, &listed));
+        tokio::spawn(async move {
+            // One that could not be kept is told again at the next contact.
+            let _ = context.block(move |context| context.listings.replace(from, &listed)).await;
+            context
+                .tell(move |actor| {
+                    actor.errands.end(from, Errand::KeepListing);
+                    if let Some(newer) = actor.unkept.remove(&from) {
+                        actor.keep_listing(from, newer);
+                    }
+                })
+                .await;
+        });
     }
 }
 
@@ -265,6 +293,7 @@ impl Actor {
             return None;
         }
         let (answer, answered) = tokio::sync::oneshot::channel();
+        self.listings.retain(|(_, waiter)| !waiter.is_closed());
         self.listings.push((device, answer));
         self.send(device, PeerMessage::SessionsQuery);
         Some(answered)

@@ -1,7 +1,7 @@
 //! `cede take`: the owner is asked to hand a session over to this device.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
@@ -9,9 +9,11 @@ use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::record::PeerPolicy;
 use cede_wire::refusal::Refusal;
+use cede_wire::session::SessionInfo;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
+use crate::errands::Errand;
 use crate::limits;
 use crate::offering::{Order, exit_of, failure};
 
@@ -22,6 +24,8 @@ pub(crate) struct Takes {
     asked: BTreeMap<u64, Asked>,
     expected: BTreeMap<SessionId, (DeviceId, Instant)>,
     refused: Vec<(SessionId, Refusal, String)>,
+    /// Questions of peers whose session is being looked up.
+    looking: Vec<TakeQuestion>,
 }
 
 /// A question to the owner.
@@ -77,8 +81,17 @@ impl Takes {
             Err((refusal, detail)) => {
                 self.asked.remove(&request);
                 self.expected.remove(&session);
-                self.refused.push((session, refusal, detail));
+                self.refused.push((session, refusal, crate::scrutiny::detail(&detail)));
             }
+        }
+    }
+
+    /// Questions to devices that are no members any more get no answer.
+    pub(crate) fn give_up(&mut self, member: impl Fn(DeviceId) -> bool) {
+        let lost: Vec<_> =
+            self.asked.iter().filter(|(_, asked)| !member(asked.owner)).map(|(id, asked)| (*id, asked.owner)).collect();
+        for (request, owner) in lost {
+            self.answer(owner, request, Err((Refusal::NotGranted, "the device was removed".to_owned())));
         }
     }
 
@@ -133,7 +146,20 @@ impl Actor {
         tokio::spawn(async move {
             tokio::time::sleep(limits::REACH).await;
             context.tell(move |actor| actor.take_unanswered(request, owner)).await;
+            tokio::time::sleep(limits::EXPECTED_TAKE + if wait { limits::TURN_WAIT } else { Duration::ZERO }).await;
+            context.tell(move |actor| actor.take_forgotten(request, owner)).await;
         });
+    }
+
+    /// The owner answers, but neither with an offer nor with a no: the client does not wait for ever.
+    fn take_forgotten(&mut self, request: u64, owner: DeviceId) {
+        let waits = |session| self.custodian.asked(session).is_some() || self.custodian.arriving(session).is_some();
+        let expected = |asked: &Asked| self.takes.expected.contains_key(&asked.session) && !waits(asked.session);
+        if self.takes.asked.get(&request).is_some_and(expected) {
+            let why = "the owner did not hand it over in time".to_owned();
+            self.takes.answer(owner, request, Err((Refusal::TimedOut, why)));
+            self.end_refused_takes();
+        }
     }
 
     /// The owner may have lost the question, or its answer may have been lost: asks again. Source: SPEC H-16.
@@ -183,10 +209,8 @@ impl Actor {
         } else if !self.is_here(session) || self.read_only {
             let owner = self.in_charge(session);
             self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
-        } else if self.policies.get(&from) == Some(&PeerPolicy::Yes) {
-            self.give(question);
         } else {
-            self.ask_to_give(question);
+            self.find_for(question, false);
         }
     }
 
@@ -194,7 +218,8 @@ impl Actor {
     fn is_asked(&self, question: TakeQuestion) -> bool {
         let answered = self.leaving.get(&question.session).is_some_and(|leaving| leaving.answers(question));
         let same = |other: &TakeQuestion| (other.from, other.request) == (question.from, question.request);
-        answered || self.approvals.values().any(|approval| approval.gives().is_some_and(same))
+        let looked_up = self.takes.looking.iter().any(same);
+        answered || looked_up || self.approvals.values().any(|approval| approval.gives().is_some_and(same))
     }
 
     pub(crate) fn refuse_take(&mut self, question: TakeQuestion, refusal: Refusal, detail: &str) {
@@ -202,43 +227,57 @@ impl Actor {
         self.send(question.from, PeerMessage::TakeAnswer { request: question.request, answer });
     }
 
-    /// The yes to a take: an ordinary move to the peer that asked.
-    pub(crate) fn give(&mut self, question: TakeQuestion) {
-        let destination_name = self.device_name(question.from);
+    /// Looks the session up: a person is asked about one that is here, and by its name. `allowed`: the person said yes.
+    pub(crate) fn find_for(&mut self, question: TakeQuestion, allowed: bool) {
+        if !allowed && !self.errands.begin(question.from, Errand::FindSession) {
+            return self.refuse_take(question, Refusal::Busy, "too many questions at once");
+        }
+        self.takes.looking.push(question);
         let context = self.context.clone();
         let key = self.key_of(question.session);
         tokio::spawn(async move {
             let found = context.block(move |context| crate::sessions::find(context, question.session, key)).await;
-            let Ok(found) = found else { return };
             context
                 .tell(move |actor| {
-                    let Some(info) = found else {
-                        actor.refuse_take(question, Refusal::NotOwner, "no such session here");
-                        return;
-                    };
-                    // What goes back to a device where it was needs no second yes.
-                    let back = actor.custodian.chain(question.session).is_some_and(|c| c.owned_by(question.from));
-                    let request = MoveRequest {
-                        device: destination_name.clone(),
-                        wait: question.wait,
-                        carry_only: question.carry_only,
-                        confirm_large: back,
-                        confirm_secrets: back,
-                        ..MoveRequest::default()
-                    };
-                    let order = Order {
-                        info,
-                        destination: question.from,
-                        destination_name,
-                        request,
-                        take: Some(question.request),
-                    };
-                    if let Err(failed) = actor.start_leaving(order) {
-                        actor.refuse_take(question, Refusal::Busy, &failed.why);
+                    if !allowed {
+                        actor.errands.end(question.from, Errand::FindSession);
                     }
+                    actor.takes.looking.retain(|other| *other != question);
+                    actor.found_for(question, found.ok().flatten(), allowed);
                 })
                 .await;
         });
+    }
+
+    fn found_for(&mut self, question: TakeQuestion, found: Option<SessionInfo>, allowed: bool) {
+        let Some(info) = found else {
+            return self.refuse_take(question, Refusal::NotOwner, "no such session here");
+        };
+        if allowed || self.policies.get(&question.from) == Some(&PeerPolicy::Yes) {
+            self.give(question, info);
+        } else {
+            self.ask_to_give(question, info);
+        }
+    }
+
+    /// The yes to a take: an ordinary move to the peer that asked.
+    fn give(&mut self, question: TakeQuestion, info: SessionInfo) {
+        // What goes back to a device where it was needs no second yes.
+        let back = self.custodian.chain(question.session).is_some_and(|c| c.owned_by(question.from));
+        let destination_name = self.device_name(question.from);
+        let request = MoveRequest {
+            device: destination_name.clone(),
+            wait: question.wait,
+            carry_only: question.carry_only,
+            confirm_large: back,
+            confirm_secrets: back,
+            ..MoveRequest::default()
+        };
+        let (destination, take) = (question.from, Some(question.request));
+        let order = Order { info, destination, destination_name, request, take };
+        if let Err(failed) = self.start_leaving(order) {
+            self.refuse_take(question, Refusal::Busy, &failed.why);
+        }
     }
 
     /// A move that began with a take ended before its offer: the asker hears why.

@@ -114,7 +114,7 @@ impl Move {
         if let Some(event) = self.early.pop_front() {
             return Ok(event);
         }
-        self.inbox.recv().await.ok_or_else(|| stopping(crate::context::Stopping))
+        self.inbox.recv().await.ok_or_else(|| stopping(crate::context::Stopping::Told))
     }
 
     fn over(&self, refusal: Refusal, detail: &str) -> Failure {
@@ -301,6 +301,7 @@ impl Move {
         let advanced = self.context.ask(move |actor| {
             let now = actor.context.clock.now();
             let number = actor.custodian.advance(session, round, now).map_err(|error| error.to_string())?;
+            actor.announced(session, number);
             let offer = actor.custodian.leaving(session).ok_or("the attempt is over")?.offer();
             Ok::<_, String>((number, offer.mesh, offer.token))
         });
@@ -507,12 +508,31 @@ impl Move {
         &mut self,
         key: SessionKey,
         placed: &PlacedSession,
-        accept: &Verified<Accept>,
+        mut accept: Verified<Accept>,
     ) -> Result<(), Failure> {
         let directory = crate::sessions::path_of(&placed.directory);
         let plain = Wanted { key, directory, include_ignored: Vec::new(), exclude: Vec::new(), have: Vec::new() };
         let wanted = Wanted::kept(&self.context, self.session).unwrap_or(plain);
         let payload = offering::capture(&self.context, wanted).await?;
+        for _ in 0..cede_wire::limits::ROUNDS {
+            // Only the newest key opens what is sent.
+            while let Ok(event) = self.inbox.try_recv() {
+                if let LeavingEvent::Accepted(newer) = event {
+                    accept = *newer;
+                }
+            }
+            let keys = self.announce_pinned(&payload, &accept).await?;
+            match self.serve(&payload, 0, &keys, true).await {
+                Ok(()) => return Ok(()),
+                Err(Interruption::Again(newer)) => accept = *newer,
+                Err(Interruption::Over(failed)) => return Err(failed),
+                Err(Interruption::Changed) => break,
+            }
+        }
+        Err(failure(exit::FAILED, "the pinned copy was not sent whole", "it changed or the link was lost", ""))
+    }
+
+    async fn announce_pinned(&mut self, payload: &Payload, accept: &Verified<Accept>) -> Result<HandoffKeys, Failure> {
         let secret = random().map(ExchangeSecret::from_random);
         let secret = secret.map_err(|e| failure(exit::FAILED, "no key was made", &e.to_string(), ""))?;
         let round = Round {
@@ -531,6 +551,7 @@ impl Move {
             };
             let mesh = actor.peers.mesh().ok_or("no mesh")?;
             actor.custodian.resend(session, round).map_err(|error| error.to_string())?;
+            actor.announced(session, 0);
             Ok((mesh, token))
         });
         let (mesh, token) = match sent.await.map_err(stopping)? {
@@ -544,14 +565,7 @@ impl Move {
                 return Err(failure(exit::FAILED, "the pinned copy was not sent", &why, ""));
             }
         };
-        let keys = self.keys(&secret, accept, mesh, token)?;
-        match self.serve(&payload, 0, &keys, true).await {
-            Ok(()) => Ok(()),
-            Err(Interruption::Over(failed)) => Err(failed),
-            Err(Interruption::Again(_) | Interruption::Changed) => {
-                Err(failure(exit::FAILED, "the pinned copy was not sent whole", "it changed or the link was lost", ""))
-            }
-        }
+        self.keys(&secret, accept, mesh, token)
     }
 }
 

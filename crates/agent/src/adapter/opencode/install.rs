@@ -175,7 +175,8 @@ mod tests {
             insert into session values ('s', null), ('c', 's'), ('victim', null);";
         Connection::open(&file).unwrap().execute_batch(rows).unwrap();
         let here = Database::open(&file).unwrap().unwrap();
-        assert_eq!(no_stranger(&here, &[arrived("s", None), arrived("c", Some("s")), arrived("new", Some("s"))]), Ok(()));
+        let family = [arrived("s", None), arrived("c", Some("s")), arrived("new", Some("s"))];
+        assert_eq!(no_stranger(&here, &family), Ok(()));
         let stolen = no_stranger(&here, &[arrived("s", None), arrived("victim", Some("s"))]);
         assert_eq!(stolen, Err(AgentError::BadArrival("victim is another session here".to_owned())));
     }
