@@ -19,6 +19,9 @@ use cede_wire::message::{Hello, PROTOCOL_MAX};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
 
+#[path = "e2e/faults.rs"]
+mod faults;
+
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 
 fn project(device: &Device) -> PathBuf {
@@ -592,119 +595,6 @@ fn restart_at_rest_keeps_everything() {
     devices.wait_for_link();
     devices.b.to("laptop", id).unwrap();
     assert_eq!(state(&devices.a, id), "in charge here");
-}
-
-/// Shows: H-22, J-5
-#[test]
-fn damaged_journal_acts_for_nothing_and_says_so() {
-    let mut devices = Devices::friends(CEDE);
-    let (_, id) = adopted(&devices.a);
-    devices.a.to("server", id).unwrap();
-    devices.b.to("laptop", id).unwrap();
-    devices.a.kill();
-    let log = devices.a.state().join("journal/log");
-    let mut bytes = std::fs::read(&log).unwrap();
-    // Room for later records is there in advance, as zeros.
-    let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
-    bytes[middle] ^= 0xff;
-    std::fs::write(&log, bytes).unwrap();
-    devices.a.start();
-    assert!(devices.a.status().read_only);
-    let said = state(&devices.a, id);
-    assert!(!said.starts_with("in charge"), "{said}");
-    let failed = refused(devices.a.to("server", id));
-    assert_eq!(failed.why, "the journal is damaged, so this device acts for no session");
-    let Ok(Answer::Doctor { checks }) = devices.a.ask(Command::Doctor) else { panic!("no checks") };
-    let journal = checks.iter().find(|check| check.what == "journal").unwrap();
-    assert_eq!(journal.result, "fail");
-    assert!(names(&devices.a.state().join("journal")).iter().any(|name| name == "log"));
-}
-
-/// The hands of a killed daemon may be about to write the last file.
-fn remove(directory: &Path) {
-    wait_until("the directory is removed", || std::fs::remove_dir_all(directory).is_ok() || !directory.exists());
-}
-
-/// From now on everything between the two goes through doors that can be shut.
-fn behind_doors(devices: &mut Devices) -> [Proxy; 2] {
-    let doors = [Proxy::to(&devices.a.address), Proxy::to(&devices.b.address)];
-    let tell = |device: &Device, of: &str, door: &Proxy| {
-        device.ask(Command::Address { device: of.to_owned(), address: door.address.to_string() }).unwrap();
-    };
-    tell(&devices.a, "server", &doors[1]);
-    tell(&devices.b, "laptop", &doors[0]);
-    devices.a.kill();
-    devices.b.kill();
-    devices.a.start();
-    devices.b.start();
-    devices.wait_for_link();
-    doors
-}
-
-/// Moves the session until the release is lost on the way: nobody acts then.
-fn lose_the_release(devices: &Devices, doors: &[Proxy; 2], id: SessionId) -> bool {
-    let mut asked = devices.a.open(Command::To(request("server", id))).unwrap();
-    asked.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Staged));
-    doors.iter().for_each(|door| door.cut(true));
-    std::thread::sleep(Duration::from_millis(300));
-    let lost = state(&devices.a, id) == "released, waiting for server" && state(&devices.b, id) == "at laptop";
-    if !lost {
-        doors.iter().for_each(|door| door.cut(false));
-        asked.end(&mut |_| {});
-        wait_until("it is at rest", || {
-            state(&devices.a, id) == "in charge here" || state(&devices.b, id) == "in charge here"
-        });
-        if state(&devices.b, id) == "in charge here" {
-            devices.b.to("laptop", id).unwrap();
-        }
-    }
-    lost
-}
-
-/// Shows: H-7, H-16
-#[test]
-fn lost_release_is_said_again_and_nobody_acts_until_then() {
-    let mut devices = Devices::friends(CEDE);
-    let doors = behind_doors(&mut devices);
-    let (tree, id) = adopted(&devices.a);
-    let before = evidence(&tree);
-    if !(0..12).any(|_| lose_the_release(&devices, &doors, id)) {
-        println!("skipped: the release was never on the way when the line was cut");
-        return;
-    }
-    let at_a = devices.a.session(id).unwrap();
-    assert_eq!((at_a.state.as_str(), at_a.here), ("released, waiting for server", false));
-    let failed = refused(devices.a.ask(Command::Cancel { handoff: id.to_string() }));
-    assert!(failed.why.contains("the decision is made") || failed.why.contains("could still be withdrawn"));
-    devices.a.kill();
-    devices.a.start();
-    assert_eq!(state(&devices.a, id), "released, waiting for server");
-    doors.iter().for_each(|door| door.cut(false));
-    wait_until("the server is in charge", || state(&devices.b, id) == "in charge here");
-    wait_until("the laptop knows", || state(&devices.a, id) == "at server");
-    assert_eq!(evidence(&devices.b.home.join("project")), before);
-}
-
-/// Shows: H-5, H-8
-#[test]
-fn staging_that_a_person_removed_is_made_again() {
-    let mut devices = Devices::friends(CEDE);
-    let doors = behind_doors(&mut devices);
-    let (tree, id) = adopted(&devices.a);
-    let before = evidence(&tree);
-    if !(0..12).any(|_| lose_the_release(&devices, &doors, id)) {
-        println!("skipped: the release was never on the way when the line was cut");
-        return;
-    }
-    devices.b.kill();
-    let staging = names(&devices.b.home).into_iter().find(|name| name.starts_with(".cede-staging")).unwrap();
-    remove(&devices.b.home.join(staging));
-    doors.iter().for_each(|door| door.cut(false));
-    devices.b.start();
-    wait_until("the server is in charge", || state(&devices.b, id) == "in charge here");
-    assert_eq!(evidence(&devices.b.home.join("project")), before);
-    wait_until("the laptop knows", || state(&devices.a, id) == "at server");
-    nothing_left(&devices.b);
 }
 
 /// A device with another's key that speaks a later protocol only.

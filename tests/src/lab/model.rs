@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn orders_are_carried_out_one_after_another() {
         let prompt = Step::User("do\nTOOL shell {\"a\":1}\nTOOL missing {}\nTOOL shell {\"a\":2}".to_owned());
-        let first = conversation(&[prompt.clone()]).next(1);
+        let first = conversation(std::slice::from_ref(&prompt)).next(1);
         assert_eq!(first, Move::Call { tool: "shell".to_owned(), arguments: json!({"a": 1}) });
         let second = conversation(&[prompt.clone(), Step::Call]).next(2);
         assert_eq!(second, Move::Call { tool: "shell".to_owned(), arguments: json!({"a": 2}) });
