@@ -106,8 +106,7 @@ pub async fn run(options: Options) -> Result<(), RunError> {
 /// From what is on the disk to what is known: the journal says who may act, before anything is heard.
 fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener), RunError> {
     let home = Home::open(&options.state)?;
-    // What a killed run left of calls to agents: conversations may lie in it, and nobody else works here.
-    let _ = std::fs::remove_dir_all(options.surroundings.state.join("scratch"));
+    forget_calls(options);
     let local = Arc::new(identity(&home)?);
     let incarnation = home.incarnation(random()?)?;
     let (journal, replay) = Journal::open(&home)?;
@@ -174,6 +173,12 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         pending: VecDeque::new(),
     };
     Ok((actor, inbox, listener))
+}
+
+/// What a killed run left of calls to agents: conversations may lie in it, and nobody else works here.
+fn forget_calls(options: &Options) {
+    // Nothing there is the usual case.
+    let _ = std::fs::remove_dir_all(options.surroundings.state.join("scratch"));
 }
 
 /// Shortens a long journal. One that cannot be shortened now is as good as before.
