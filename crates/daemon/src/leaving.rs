@@ -127,8 +127,9 @@ impl Actor {
     }
 
     fn leaving_event(&mut self, session: SessionId, event: LeavingEvent) {
+        // One whose task has ended needs no more events: how it ended is on its way here.
         if let Some(leaving) = self.leaving.get(&session)
-            && leaving.events.try_send(event).is_err()
+            && let Err(mpsc::error::TrySendError::Full(_)) = leaving.events.try_send(event)
         {
             // Each event counts, so the move ends rather than wait for one that was lost.
             self.end_flooded(session, "the destination says too much at once");

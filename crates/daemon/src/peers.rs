@@ -347,11 +347,13 @@ impl Actor {
         let before = log.length();
         if let Err(error) = log.extend(entries) {
             tracing::warn!(peer = %from.short(), %error, "membership entries refused");
-            // Each costs a signature's check: a device that invents them has to come back for more.
-            self.close_link(from, CloseReason::Protocol);
             return;
         }
         let new = log.entries_after(before).to_vec();
+        if new.is_empty() {
+            // An answer to what is known already would be answered in turn, for ever.
+            return;
+        }
         self.pending.push_back(new.iter().cloned().map(Record::Member).collect());
         self.members_changed();
     }

@@ -474,7 +474,7 @@ fn place_blocking(
     plan: ArrivalPlan,
     visit: Option<&Visit>,
 ) -> Result<ArrivalPlan, Placing> {
-    let world = |error: std::io::Error| Placing::Failed(FetchError::World(error.to_string()));
+    let world = |error: std::io::Error| Placing::Failed(unwritten(&error));
     let mut plan = stage_somewhere(context, catalog, chunks, plan, visit)?;
     let files = ArrivalPlan::files(context, plan.handoff);
     write_transcript(catalog, chunks, &files).map_err(world)?;
@@ -575,9 +575,19 @@ fn is_ours(staging: &Path) -> bool {
     staging.symlink_metadata().map_or(true, |meta| meta.is_dir() && meta.uid() == own)
 }
 
+/// A full disk is named as that: what helps there is room.
+fn unwritten(error: &std::io::Error) -> FetchError {
+    if is_full(error.kind()) { FetchError::NoSpace(error.to_string()) } else { FetchError::World(error.to_string()) }
+}
+
+fn is_full(kind: std::io::ErrorKind) -> bool {
+    matches!(kind, std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
 fn staging_failed(error: cede_agent::tree::StageError) -> Placing {
     use cede_agent::tree::StageError;
     match error {
+        StageError::Io { kind, .. } if is_full(kind) => Placing::Failed(FetchError::NoSpace(error.to_string())),
         StageError::Chunk(_) => Placing::Chunk,
         StageError::Hostile(_) | StageError::Git { .. } => Placing::Failed(FetchError::Undecodable(error.to_string())),
         StageError::NoSpace { .. } => Placing::Failed(FetchError::NoSpace(error.to_string())),

@@ -143,13 +143,21 @@ impl Actor {
 
     /// A session that this device knows of but does not have in an agent's store.
     fn absent(&self, id: SessionId) -> Option<SessionSummary> {
-        let placed = self.placed.get(&id)?;
+        let (key, title, directory) = match self.placed.get(&id) {
+            Some(placed) => (placed.key.clone(), placed.title.clone(), path_of(&placed.directory)),
+            // It never stood here, and this device answers for it.
+            None if self.is_here(id) => {
+                let title = self.moves.get(id).map_or_else(String::new, |view| view.title.clone());
+                (self.key_of(id)?, title, PathBuf::new())
+            }
+            None => return None,
+        };
         Some(SessionSummary {
             id,
-            agent: placed.key.agent,
-            native: placed.key.native.to_string(),
-            title: placed.title.clone(),
-            directory: path_of(&placed.directory).display().to_string(),
+            agent: key.agent,
+            native: key.native.to_string(),
+            title,
+            directory: directory.display().to_string(),
             turns: 0,
             bytes: 0,
             version: String::new(),
