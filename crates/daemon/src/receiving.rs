@@ -15,7 +15,7 @@ use cede_store::stage::Stage;
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Place};
 use cede_wire::control::Phase;
 use cede_wire::handoff::Manifest;
-use cede_wire::id::{ChunkId, Hash};
+use cede_wire::id::Hash;
 use cede_wire::message::{NeedOf, PeerMessage};
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
