@@ -59,7 +59,7 @@ fn large_tree_is_captured_in_bounded_memory() {
         staging: &staging,
         target: &directory.path().join("there"),
         baseline: None,
-        cache: &StatCache::default(),
+        cache: &StatCache::default,
         local_clone: None,
     };
     let from = Instant::now();

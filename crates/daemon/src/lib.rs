@@ -37,6 +37,7 @@ mod run;
 mod scrutiny;
 mod sending;
 mod sessions;
+mod spoken;
 mod status;
 mod take;
 

@@ -106,6 +106,7 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
     // A capture that was withdrawn may still run; two of one session would write over each other's files.
     let capturing = context.capturing(id);
     let _held = capturing.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = std::time::Instant::now();
     let scratch = context.place("scratch", &id.to_string());
     make(&scratch)?;
     let (mut cache, cache_file) = load_cache(context, &format!("{id}.tree"));
@@ -134,6 +135,7 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
     let entries = catalog.entries.len() as u64;
     let bytes = catalog.to_bytes();
     drop(catalog);
+    tracing::debug!(entries, ms = crate::moves::millis(began), "captured");
     Ok(Payload {
         head: transcript.head,
         root: Hash::of(&bytes),

@@ -12,7 +12,7 @@ use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::stream::{HEADER_BYTES, Opener};
 use cede_seal::verify::Verified;
 use cede_store::stage::Stage;
-use cede_wire::catalog::{Body, Catalog, ChunkRef, Place};
+use cede_wire::catalog::{Catalog, ChunkRef, Place};
 use cede_wire::control::Phase;
 use cede_wire::handoff::Manifest;
 use cede_wire::id::Hash;
@@ -26,6 +26,7 @@ use crate::base::{self, Chunks, Visit};
 use crate::context::{Context, Stopping};
 use crate::hands::Turn;
 use crate::limits;
+use crate::spoken::write_transcript;
 
 mod opening;
 
@@ -373,7 +374,7 @@ fn check_catalog(manifest: &Manifest) -> Result<(), FetchError> {
     Ok(())
 }
 
-/// The last manifest must fit what a person approved. Source: SPEC H-4.
+/// The last manifest must fit what a person approved. Source: SPEC H-14.
 fn check_scope(catalog: &Catalog, manifest: &Manifest, plan: &ArrivalPlan) -> Result<(), FetchError> {
     let outside = |what: String| Err(FetchError::OutsideScope(what));
     if catalog.key != plan.key || catalog.head != manifest.head {
@@ -429,8 +430,12 @@ async fn stage_early(
     let turn = fetch.turn.clone();
     let staged = fetch.context.block(move |context| {
         let Some(_held) = turn.hold() else { return Err(Placing::Failed(FetchError::Stopping)) };
+        let world = |error: std::io::Error| Placing::Failed(FetchError::World(error.to_string()));
         let plan = stage_somewhere(context, &catalog, &chunks, plan, visit.as_deref())?;
-        plan.save(context).map_err(|error| Placing::Failed(FetchError::World(error.to_string())))?;
+        plan.save(context).map_err(world)?;
+        let files = ArrivalPlan::files(context, plan.handoff);
+        write_transcript(&catalog, &chunks, &files).map_err(world)?;
+        sync_file_system(&files).map_err(world)?;
         Ok(plan)
     });
     let (session, handoff) = (fetch.manifest.session, fetch.manifest.handoff);
@@ -555,7 +560,7 @@ fn stage_tree(
         let path = cede_wire::path::escape(plan.staging.as_os_str().as_encoded_bytes());
         return Err(cede_agent::tree::StageError::Io { path, kind: std::io::ErrorKind::PermissionDenied });
     }
-    let (cache, _) = crate::payload::load_cache(context, &format!("{}.tree", catalog.key.id()));
+    let cache = || crate::payload::load_cache(context, &format!("{}.tree", catalog.key.id())).0;
     let request = StageRequest {
         entries: &catalog.entries,
         chunks,
@@ -565,7 +570,10 @@ fn stage_tree(
         cache: &cache,
         local_clone: plan.clone.as_deref(),
     };
-    stage(&request).map(drop)
+    let began = std::time::Instant::now();
+    let staged = stage(&request);
+    tracing::debug!(entries = catalog.entries.len(), ms = crate::moves::millis(began), "staged");
+    staged.map(drop)
 }
 
 /// False where another user, who may write to the place of the target, made the staging first.
@@ -596,34 +604,6 @@ fn staging_failed(error: cede_agent::tree::StageError) -> Placing {
         | StageError::OtherFileSystem(_)
         | StageError::Io { .. } => Placing::Failed(FetchError::CannotPlace(error.to_string())),
     }
-}
-
-/// Writes the conversation's files under their logical paths, which cannot leave the directory.
-fn write_transcript(catalog: &Catalog, chunks: &Chunks, files: &Path) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    if files.exists() {
-        std::fs::remove_dir_all(files)?;
-    }
-    let directories = |path: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    directories(files)?;
-    let mut piece = Vec::new();
-    for entry in catalog.entries.iter().filter(|entry| entry.place == Place::Transcript) {
-        let path = files.join(std::ffi::OsStr::from_bytes(entry.path.as_bytes()));
-        path.parent().map_or(Ok(()), directories)?;
-        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        for chunk in entry.chunks() {
-            chunks.read(&chunk.id, &mut piece)?;
-            out.write_all(&piece)?;
-        }
-        if let Body::File { mtime, .. } = &entry.body {
-            let seconds = u64::try_from(mtime.seconds).unwrap_or(0);
-            let at = std::time::UNIX_EPOCH + std::time::Duration::new(seconds, mtime.nanos);
-            out.set_modified(at)?;
-        }
-    }
-    Ok(())
 }
 
 fn sync_file_system(path: &Path) -> std::io::Result<()> {

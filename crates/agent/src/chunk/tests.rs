@@ -62,7 +62,8 @@ fn file_that_never_rests_is_reported() {
                 file.write_all(b"more").unwrap();
             }
         });
-        let outcome = (0..20).map(|_| chunk_file(&path)).find(Result::is_err);
+        // On a busy machine the writer may not be let in for a while.
+        let outcome = (0..2_000).map(|_| chunk_file(&path)).find(Result::is_err);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(matches!(outcome, Some(Err(ReadError::Changing(_)))));
     });

@@ -1,6 +1,6 @@
 //! Whether a directory still is what a catalog says.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::path::Path;
 
 use cede_wire::canonical::encode;
@@ -17,10 +17,19 @@ use crate::limits::PATHS_SHOWN;
 /// The last handoff state of a directory: a digest per path. Times are left out: a touched file is the same file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Baseline {
-    tree: BTreeMap<Vec<u8>, Hash>,
-    git: BTreeMap<Vec<u8>, Hash>,
+    tree: Digests,
+    git: Digests,
     exclude: Vec<String>,
     without_untracked: bool,
+}
+
+/// Paths with a digest each, side by side: 36 bytes and the path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Digests {
+    /// The paths, ascending.
+    names: Vec<u8>,
+    /// Where each path ends, and its digest.
+    rows: Vec<(u32, Hash)>,
 }
 
 /// Why a directory and a catalog were not compared, or how they differ.
@@ -37,16 +46,12 @@ pub enum CompareError {
 impl Baseline {
     /// Takes the state from a catalog's entries.
     pub fn of(entries: &[Entry]) -> Self {
-        let mut baseline = Self::default();
-        for entry in entries {
-            let path = entry.path.as_bytes().to_vec();
-            match entry.place {
-                Place::Tree => baseline.tree.insert(path, digest(&entry.body)),
-                Place::Git if !is_pack(&path) => baseline.git.insert(path, digest(&entry.body)),
-                Place::Git | Place::Transcript => None,
-            };
+        let of_git = |entry: &&Entry| entry.place == Place::Git && !is_pack(entry.path.as_bytes());
+        Self {
+            tree: Digests::of(entries.iter().filter(|entry| entry.place == Place::Tree)),
+            git: Digests::of(entries.iter().filter(of_git)),
+            ..Self::default()
         }
-        baseline
     }
 
     /// The same for a capture that left untracked files behind: they are still here and make no difference.
@@ -59,19 +64,73 @@ impl Baseline {
 
     /// True if a file or directory of the tree stood at this path.
     pub(crate) fn contains(&self, path: &[u8]) -> bool {
-        self.tree.contains_key(path)
+        self.tree.contains(path)
     }
 
     /// The first paths that differ, escaped.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (ours, theirs, prefix) in [(&self.tree, &other.tree, ""), (&self.git, &other.git, ".git: ")] {
-            let changed = ours.iter().filter(|(path, digest)| theirs.get(*path) != Some(digest)).map(|(path, _)| path);
-            let added = theirs.keys().filter(|path| !ours.contains_key(*path));
-            found.extend(changed.chain(added).take(PATHS_SHOWN).map(|path| format!("{prefix}{}", escape(path))));
+            let paths = ours.differences(theirs).take(PATHS_SHOWN);
+            found.extend(paths.map(|path| format!("{prefix}{}", escape(path))));
         }
         found.truncate(PATHS_SHOWN);
         found
+    }
+}
+
+impl Digests {
+    fn of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Self {
+        let mut entries: Vec<&Entry> = entries.collect();
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut digests = Self::default();
+        for entry in entries {
+            digests.names.extend_from_slice(entry.path.as_bytes());
+            digests.rows.push((digests.names.len() as u32, digest(&entry.body)));
+        }
+        digests.names.shrink_to_fit();
+        digests.rows.shrink_to_fit();
+        digests
+    }
+
+    fn path(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).and_then(|before| self.rows.get(before)).map_or(0, |(end, _)| *end);
+        let end = self.rows.get(at).map_or(start, |(end, _)| *end);
+        self.names.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    fn contains(&self, path: &[u8]) -> bool {
+        let (mut low, mut high) = (0, self.rows.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.path(middle) < path { low = middle + 1 } else { high = middle }
+        }
+        low < self.rows.len() && self.path(low) == path
+    }
+
+    /// Paths that only one of the two has, or that have another digest there.
+    fn differences<'a>(&'a self, theirs: &'a Self) -> impl Iterator<Item = &'a [u8]> {
+        let (mut here, mut there) = (0, 0);
+        std::iter::from_fn(move || {
+            loop {
+                let ours = self.rows.get(here).map(|(_, digest)| (self.path(here), digest));
+                let other = theirs.rows.get(there).map(|(_, digest)| (theirs.path(there), digest));
+                let (path, order, same) = match (ours, other) {
+                    (Some((path, digest)), Some((other, theirs))) => {
+                        let order = path.cmp(other);
+                        (if order.is_gt() { other } else { path }, order, digest == theirs)
+                    }
+                    (Some((path, _)), None) => (path, Ordering::Less, false),
+                    (None, Some((path, _))) => (path, Ordering::Greater, false),
+                    (None, None) => return None,
+                };
+                here += usize::from(order.is_le());
+                there += usize::from(order.is_ge());
+                if order.is_ne() || !same {
+                    return Some(path);
+                }
+            }
+        })
     }
 }
 

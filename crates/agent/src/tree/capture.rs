@@ -140,12 +140,12 @@ pub(crate) fn capture_with(
     let mut survey = survey(tree, repository.as_ref(), &selection)?;
     remember_ignored(&mut survey, &selection, cache);
     let made = std::mem::take(&mut cache.packs);
+    let purpose = if also.is_some() { Purpose::Comparison } else { Purpose::Transfer };
     // Packing is another process's work: it goes on while files are hashed here.
     let (entries, packed) = std::thread::scope(|scope| {
         let repository = repository.as_ref();
-        let purpose = if also.is_some() { Purpose::Comparison } else { Purpose::Transfer };
         let packing = repository.map(|repository| scope.spawn(move || pack::packs(repository, options, made, purpose)));
-        let entries = tree_entries(tree, repository, &mut survey, cache);
+        let entries = tree_entries(tree, repository, &mut survey, cache, purpose);
         (
             entries,
             packing.map(|packing| packing.join().unwrap_or_else(|_| Err(CaptureError::TooLarge("packs".to_owned())))),
@@ -155,9 +155,30 @@ pub(crate) fn capture_with(
     let tree_entries = parts.entries.len();
     if let (Some(repository), Some(packed)) = (&repository, packed.transpose()?) {
         cache.packs.clone_from(&packed.packs);
-        git_entries(tree, repository, options, cache, packed, &mut parts)?;
+        parts.git.unpushed = if purpose == Purpose::Transfer { inventory::unpushed(repository, cache) } else { 0 };
+        git_entries(tree, repository, options, packed, &mut parts)?;
     }
-    finish(tree, repository.as_ref(), &survey, parts, tree_entries)
+    match purpose {
+        Purpose::Transfer => finish(tree, repository.as_ref(), &survey, parts, tree_entries),
+        Purpose::Comparison => Ok(to_compare(parts, tree_entries)),
+    }
+}
+
+/// What a comparison needs: nobody is shown anything, and only the repository's records are read again.
+fn to_compare(parts: Parts, tree_entries: usize) -> Capture {
+    let Parts { entries, files, .. } = parts;
+    let of_git = entries.get(tree_entries..).unwrap_or_default();
+    Capture {
+        sources: SourceFiles::collect(files.into_iter().zip(of_git.iter().map(Entry::chunks))),
+        inventory: Vec::new(),
+        executables: Vec::new(),
+        dotfiles: Vec::new(),
+        configuration_as_code: Vec::new(),
+        secret_looking: Vec::new(),
+        untracked_bytes: 0,
+        payload_bytes: 0,
+        entries,
+    }
 }
 
 struct Parts {
@@ -226,6 +247,7 @@ fn tree_entries(
     repository: Option<&Repository>,
     survey: &mut Survey,
     cache: &mut StatCache,
+    purpose: Purpose,
 ) -> Result<Vec<Entry>, CaptureError> {
     let root = open_root(&tree.root).map_err(|error| CaptureError::io(&tree.root, &error))?;
     let mut chunkers: Vec<_> = (0..TREE_THREADS).map(|_| Chunker::new()).collect();
@@ -242,11 +264,15 @@ fn tree_entries(
         let hashed = hash_batch(&root, &batch, repository, cache, &mut chunkers)?;
         for (found, hashed) in batch.into_iter().zip(hashed) {
             let Some(hashed) = hashed else { continue };
-            remember(&mut fresh, cache, &found.path, &hashed);
+            if purpose == Purpose::Transfer {
+                remember(&mut fresh, cache, &found.path, &hashed);
+            }
             entries.extend(entry(found.path, body(hashed)));
         }
     }
-    cache.set_files(fresh);
+    if purpose == Purpose::Transfer {
+        cache.set_files(fresh);
+    }
     entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(entries)
 }
@@ -383,7 +409,6 @@ fn git_entries(
     tree: &Tree,
     repository: &Repository,
     options: &CaptureOptions<'_>,
-    cache: &mut StatCache,
     packed: Packed,
     parts: &mut Parts,
 ) -> Result<(), CaptureError> {
@@ -393,7 +418,7 @@ fn git_entries(
     parts.git = GitFacts {
         staged,
         pack_bytes: packs.iter().map(|pack| pack.stat.size).sum(),
-        unpushed: inventory::unpushed(repository, cache),
+        unpushed: parts.git.unpushed,
         remotes: state.remotes.len() as u64,
         upstreams: state.upstreams.len() as u64,
     };

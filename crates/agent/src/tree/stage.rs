@@ -44,8 +44,8 @@ pub struct StageRequest<'a> {
     pub target: &'a Path,
     /// The last handoff state of the target, where it is one's own work from before.
     pub baseline: Option<&'a Baseline>,
-    /// Hashes of the target's files, where a capture left some.
-    pub cache: &'a StatCache,
+    /// Hashes of the target's files, where a capture left some; asked for only where there is something to compare.
+    pub cache: &'a dyn Fn() -> StatCache,
     /// A clone on this machine whose commits were named as had.
     pub local_clone: Option<&'a Path>,
 }
@@ -239,7 +239,7 @@ fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
         return Err(differs(vec!["it lies inside another repository".to_owned()]));
     }
     let scratch = request.staging.join("compare");
-    let mut cache = request.cache.clone();
+    let mut cache = (request.cache)();
     match super::baseline::recapture(&tree, baseline, &scratch, &mut cache) {
         Ok(capture) => Ok(Some(Current { tree, capture })),
         Err(CompareError::Differs(paths)) => Err(differs(paths)),

@@ -392,7 +392,7 @@ fn destination_with_a_clone_gets_only_the_difference() {
         staging: &lab.path("staging"),
         target: &lab.path("there"),
         baseline: None,
-        cache: &StatCache::default(),
+        cache: &StatCache::default,
         local_clone: Some(&lab.path("clone")),
     };
     stage(&request).unwrap();

@@ -77,7 +77,7 @@ fn try_stage(lab: &Lab, entries: &[Entry], store: &Store) -> Result<Staged, Stag
         staging: &lab.path("staging"),
         target: &target,
         baseline: None,
-        cache: &StatCache::default(),
+        cache: &StatCache::default,
         local_clone: None,
     };
     let outcome = stage(&request);

@@ -90,7 +90,7 @@ impl Lab {
             staging: &self.path("staging"),
             target: &self.path(target),
             baseline,
-            cache: &StatCache::default(),
+            cache: &StatCache::default,
             local_clone: None,
         })
     }

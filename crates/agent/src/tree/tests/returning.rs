@@ -253,7 +253,7 @@ fn only_a_stage_is_discarded() {
         staging: &root,
         target: &lab.path("there"),
         baseline: None,
-        cache: &StatCache::default(),
+        cache: &StatCache::default,
         local_clone: None,
     });
     assert!(matches!(occupied, Err(StageError::Io { .. })), "{occupied:?}");
