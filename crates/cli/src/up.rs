@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::{IsTerminal, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use cede_daemon::{Options, RunError, Surroundings};
 use cede_wire::control::{Failure, exit};
@@ -23,6 +25,7 @@ use crate::places::Places;
 pub(crate) fn run(up: Up, places: Places, json: bool) -> Result<u8, Failure> {
     let config = Config::read(&places.config).map_err(|error| error.failure(&places.config))?;
     log(up.log.as_deref().or(config.log.as_deref()).unwrap_or("info"), json)?;
+    begin_again_with_one_heap();
     if up.while_stdin {
         std::thread::spawn(end_with_stdin);
     }
@@ -32,6 +35,18 @@ pub(crate) fn run(up: Up, places: Places, json: bool) -> Result<u8, Failure> {
     let ended = runtime.block_on(cede_daemon::run(options));
     runtime.shutdown_timeout(LAST_WORK);
     ended.map(|()| exit::OK).map_err(|error| failure(&error))
+}
+
+/// The system's allocator keeps what a thread freed for that thread, and large blocks once it has seen some: with each
+/// move of a large tree the daemon grew. It listens to the environment only, and only when a program begins.
+fn begin_again_with_one_heap() {
+    let set = |(name, _): &(&str, &str)| std::env::var_os(name).is_some();
+    if cfg!(not(all(target_os = "linux", target_env = "gnu"))) || HEAP.iter().any(set) {
+        return;
+    }
+    let Ok(program) = std::env::current_exe() else { return };
+    // Where it cannot begin again, it goes on with the heap that it has.
+    let _not_begun = Command::new(program).args(std::env::args_os().skip(1)).envs(HEAP).exec();
 }
 
 fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
@@ -115,6 +130,9 @@ const fn cure(error: &RunError) -> &'static str {
         | RunError::Random(_) => "",
     }
 }
+
+/// One arena for all threads; blocks of more than 2 MiB go back to the system when they are freed.
+const HEAP: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "2097152")];
 
 const NOT_STARTED: &str = "the daemon did not start";
 
