@@ -173,7 +173,11 @@ impl Actor {
         };
         let (kind, title, agent, directory, scope) = match &approval.question {
             Question::Receive { plan, scope } => {
-                ("receive", plan.title.clone(), plan.key.agent, plan.target.clone(), (**scope).clone())
+                let mut scope = (**scope).clone();
+                if plan.here_already {
+                    scope.inventory.insert(0, here_already());
+                }
+                ("receive", plan.title.clone(), plan.key.agent, plan.target.clone(), scope)
             }
             Question::Give(_, info) => {
                 ("give", info.title.clone(), info.key.agent, PathBuf::from(&info.directory), none)
@@ -193,6 +197,17 @@ impl Actor {
             limit_bytes: scope.limit_bytes,
             expires_in_s: left,
         }
+    }
+}
+
+/// What the peer's own lists do not say.
+fn here_already() -> InventoryItem {
+    InventoryItem {
+        what: "a conversation under this id that is here and never moved".to_owned(),
+        disposition: Disposition::Stays,
+        count: 1,
+        bytes: 0,
+        note: "the one that comes takes its place; this one is kept under another name".to_owned(),
     }
 }
 

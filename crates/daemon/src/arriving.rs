@@ -68,6 +68,9 @@ pub(crate) struct ArrivalPlan {
     /// approved.
     #[serde(default)]
     pub(crate) anew: bool,
+    /// The agent here has a session of this id that never moved: what the peer says of it is not what is known here.
+    #[serde(default)]
+    pub(crate) here_already: bool,
 }
 
 impl ArrivalPlan {
@@ -136,11 +139,12 @@ impl Actor {
         let (from, to) = (self.device_name(source), self.name.clone());
         self.moves.begin(session, &title, &from, &to);
         let placed = self.placed.get(&session).cloned();
+        let known = self.custodian.chain(session).is_some();
         let context = self.context.clone();
         tokio::spawn(async move {
             let look = context.block({
                 let offer = offer.clone();
-                move |context| look(context, &offer, placed.as_ref())
+                move |context| look(context, &offer, placed.as_ref(), known)
             });
             let ours = |fault: Stopping| (Refusal::DestinationCannotResume, fault.to_string());
             let looked = look.await.unwrap_or_else(|fault| Err(ours(fault)));
@@ -171,7 +175,9 @@ impl Actor {
             Ok(plan) => {
                 self.report(session, Phase::Offered, (0, 0), 0, "");
                 let policy = self.policies.get(&offer.source).copied().unwrap_or(PeerPolicy::Ask);
-                if self.takes.use_expected(session, offer.source) || policy == PeerPolicy::Yes {
+                // No standing yes lets a peer take the place of a conversation that never left this device.
+                let unattended = policy == PeerPolicy::Yes && !plan.here_already;
+                if self.takes.use_expected(session, offer.source) || unattended {
                     self.approve_arrival(plan);
                 } else {
                     self.ask_to_receive(&offer, plan);
@@ -269,6 +275,7 @@ impl Actor {
             notes: vec!["the plan of this arrival was lost here; its files were fetched again".to_owned()],
             carried: false,
             anew: true,
+            here_already: false,
         };
         self.arriving.remove(&session);
         plan.save(&self.context).is_ok()
@@ -396,12 +403,13 @@ fn look(
     context: &Context,
     offer: &Offer,
     placed: Option<&cede_wire::record::PlacedSession>,
+    known: bool,
 ) -> Result<ArrivalPlan, (Refusal, String)> {
     if !crate::scrutiny::can_be_shown(&offer.scope) {
         return Err((Refusal::TooLarge, "its lists are too long for anybody to look at".to_owned()));
     }
+    let adapter = context.adapter(offer.key.agent);
     if !offer.carry_only {
-        let adapter = context.adapter(offer.key.agent);
         let adapter = adapter.ok_or((Refusal::DestinationCannotResume, "no adapter for this agent".to_owned()))?;
         adapter.check(&offer.requirement).map_err(|error| (Refusal::DestinationCannotResume, error.to_string()))?;
     }
@@ -433,6 +441,7 @@ fn look(
         notes: Vec::new(),
         carried: false,
         anew: false,
+        here_already: !known && adapter.is_some_and(|adapter| adapter.describe(&offer.key.native).is_ok()),
     })
 }
 
