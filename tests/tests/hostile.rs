@@ -489,6 +489,23 @@ fn offer_is_shown_in_plain_words_and_takes_no_hidden_place() {
 }
 
 #[test]
+fn standing_yes_gives_away_no_session_that_never_moved() {
+    let mut devices = Devices::friends(CEDE);
+    let (tree, id) = adopted(&devices.a);
+    let before = evidence(&tree);
+    let native = devices.a.session(id).unwrap().native;
+    let mut liar = Liar::among(&mut devices);
+    let invented = liar.invent(&native, 1);
+    liar.offer(&invented);
+    let asked = question(&devices.a);
+    assert!(asked.inventory[0].what.contains("here and never moved"), "{:?}", asked.inventory);
+    devices.a.ask(Command::Decide { approval: asked.id.to_string(), yes: false }).unwrap();
+    assert_eq!(liar.hear_refusal().0, Refusal::Declined);
+    assert_eq!(state(&devices.a, id), "in charge here");
+    assert_eq!(evidence(&tree), before);
+}
+
+#[test]
 fn chunk_of_another_length_than_was_approved_is_refused() {
     let mut devices = Devices::friends(CEDE);
     let mut liar = Liar::among(&mut devices);
