@@ -50,7 +50,7 @@ impl Actor {
             loop {
                 let (turn, before) = (turn.clone(), before.clone());
                 let put = context.block(move |context| match turn.hold() {
-                    Some(_held) => put_in_place(context, handoff, before.as_ref()),
+                    Some(_held) => put_in_place(context, (session, handoff), before.as_ref()),
                     None => Err(NotInPlace::Replaced),
                 });
                 let why = match put.await {
@@ -76,7 +76,8 @@ impl Actor {
     fn payload_lost(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId, why: &str) {
         tracing::error!(session = %session.short(), why, "what had arrived is lost here; it is fetched again");
         self.report(session, Phase::Released, (0, 0), 0, why);
-        if ArrivalPlan::load(&self.context, handoff).is_none() && !self.plan_anew(session, handoff, source) {
+        let plan = ArrivalPlan::load(&self.context, handoff).filter(|plan| plan.key.id() == session);
+        if plan.is_none() && !self.plan_anew(session, handoff, source) {
             tracing::error!(session = %session.short(), "no new plan for it can be kept");
         }
         self.custodian.receive_failed(session, handoff, Refusal::IntegrityFailed, why);
@@ -95,7 +96,7 @@ impl Actor {
             let turn = context.hands(handoff).next();
             tokio::spawn(async move {
                 let looked = context.block(move |context| {
-                    turn.hold().map_or(Ok(()), |_held| still_staged(context, handoff, before.as_ref()))
+                    turn.hold().map_or(Ok(()), |_held| still_staged(context, (session, handoff), before.as_ref()))
                 });
                 if let Ok(Err(NotInPlace::Lost(why))) = looked.await {
                     tracing::error!(session = %session.short(), why, "what was staged is lost here");
@@ -239,32 +240,37 @@ impl From<FetchError> for NotInPlace {
     }
 }
 
-fn planned(context: &Context, handoff: HandoffId) -> Result<ArrivalPlan, NotInPlace> {
+/// What arrived, and by which handoff.
+type Attempt = (SessionId, HandoffId);
+
+fn planned(context: &Context, (session, handoff): Attempt) -> Result<ArrivalPlan, NotInPlace> {
     let lost = || NotInPlace::Lost("the plan of this arrival is lost".to_owned());
-    ArrivalPlan::load(context, handoff).filter(|plan| plan.root.is_some()).ok_or_else(lost)
+    let its = |plan: &ArrivalPlan| plan.root.is_some() && plan.key.id() == session;
+    ArrivalPlan::load(context, handoff).filter(its).ok_or_else(lost)
 }
 
 /// Whether everything that was staged is here, made again from its chunks where it is not. Blocks.
-fn still_staged(context: &Context, handoff: HandoffId, before: Option<&PlacedSession>) -> Result<(), NotInPlace> {
-    let plan = planned(context, handoff)?;
-    if plan.staging.is_dir() && ArrivalPlan::files(context, handoff).is_dir() {
+fn still_staged(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<(), NotInPlace> {
+    let plan = planned(context, attempt)?;
+    if plan.staging.is_dir() && ArrivalPlan::files(context, attempt.1).is_dir() {
         return Ok(());
     }
     Ok(crate::receiving::place_again(context, plan, before)?)
 }
 
 /// The tree, then the conversation. Safe to repeat at any point. Blocks.
-fn put_in_place(context: &Context, handoff: HandoffId, before: Option<&PlacedSession>) -> Result<InPlace, NotInPlace> {
-    let mut plan = planned(context, handoff)?;
+fn put_in_place(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<InPlace, NotInPlace> {
+    let mut plan = planned(context, attempt)?;
+    let handoff = attempt.1;
     if !ArrivalPlan::files(context, handoff).is_dir() {
         crate::receiving::place_again(context, plan, before)?;
-        plan = planned(context, handoff)?;
+        plan = planned(context, attempt)?;
     }
     let activated = match tree::activate(&plan.staging) {
         Err(tree::ActivateError::NoStage(_)) => {
             // A person may have taken the staging for rubbish; its chunks are still here.
             crate::receiving::place_again(context, plan, before)?;
-            plan = planned(context, handoff)?;
+            plan = planned(context, attempt)?;
             tree::activate(&plan.staging)
         }
         activated => activated,

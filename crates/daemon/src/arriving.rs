@@ -189,6 +189,13 @@ impl Actor {
     /// The yes: the place is durable, then the custodian's record, then the accept leaves.
     pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) {
         let (session, handoff) = (plan.key.id(), plan.handoff);
+        // A peer chooses the id, and the id names the files: two sessions under one would stand for each other.
+        if ArrivalPlan::load(&self.context, handoff).is_some_and(|other| other.key != plan.key) {
+            let detail = "its id is that of another handoff here";
+            self.custodian.decline(session, handoff, Refusal::Protocol, detail);
+            self.end_arriving(session, Refusal::Protocol, detail);
+            return;
+        }
         if let Err(error) = plan.save(&self.context) {
             let detail = format!("this device cannot write: {error}");
             self.custodian.decline(session, handoff, Refusal::TooLarge, &detail);
@@ -285,7 +292,8 @@ impl Actor {
         if self.arriving.get(&session).is_some_and(|arriving| arriving.plan.handoff == handoff) {
             return true;
         }
-        let Some(plan) = ArrivalPlan::load(&self.context, handoff) else { return false };
+        let plan = ArrivalPlan::load(&self.context, handoff).filter(|plan| plan.key.id() == session);
+        let Some(plan) = plan else { return false };
         if self.moves.get(session).is_none() {
             let (from, to) = (self.device_name(plan.source), self.name.clone());
             self.moves.begin(session, &plan.title, &from, &to);
