@@ -638,6 +638,37 @@ fn staged(liar: &mut Liar) -> Invented {
     gift
 }
 
+#[test]
+fn one_id_does_not_stand_for_two_sessions() {
+    let mut devices = Devices::friends(CEDE);
+    let mut liar = Liar::among(&mut devices);
+    let gift = staged(&mut liar);
+    let other = liar.invent("other", 1);
+    liar.offer(&other);
+    assert_eq!(liar.hear_refusal().0, Refusal::Protocol);
+    liar.release(&gift);
+    let id = gift.offer.key.id();
+    wait_until("the gift is in its place", || state(&devices.a, id) == "in charge here");
+    assert_eq!(std::fs::read(devices.a.home.join("gift/gift.txt")).unwrap(), b"the gift");
+}
+
+#[test]
+fn member_takes_its_share_of_the_seats_only() {
+    let mut devices = Devices::paired(CEDE);
+    let liar = Liar::among(&mut devices);
+    let more: Vec<Liar> = (0..6).map(|_| again_beside(&liar, &devices.a)).collect();
+    wait_until("the oldest links end", || {
+        more.iter().chain([&liar]).filter(|one| one.link.is_closed().is_none()).count() <= 4
+    });
+    assert!(more.last().unwrap().link.is_closed().is_none(), "the newest one is the one that counts");
+    unharmed(&devices.a);
+}
+
+fn again_beside(liar: &Liar, device: &Device) -> Liar {
+    let (local, mesh) = (LocalDevice::from_secret(&liar.local.secret()), liar.mesh);
+    Liar::dial(device, local, mesh, 2)
+}
+
 fn lose(device: &Device, what: &[&str]) {
     for place in what {
         let path = device.state().join(place);
@@ -652,8 +683,7 @@ fn lose(device: &Device, what: &[&str]) {
 }
 
 fn again(liar: Liar, device: &Device) -> Liar {
-    let (local, mesh) = (LocalDevice::from_secret(&liar.local.secret()), liar.mesh);
-    Liar::dial(device, local, mesh, 2)
+    again_beside(&liar, device)
 }
 
 #[test]
