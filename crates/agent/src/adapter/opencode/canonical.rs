@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -158,6 +159,19 @@ pub(super) struct Arrived {
     pub(super) messages: BTreeSet<String>,
 }
 
+/// As much of a message as is checked: the rest may be a peer's 200 MiB and is passed over, not held in memory.
+#[derive(Deserialize)]
+struct Message {
+    info: MessageInfo,
+}
+
+#[derive(Deserialize)]
+struct MessageInfo {
+    id: String,
+    #[serde(rename = "sessionID")]
+    session: String,
+}
+
 /// Reads the parts and checks that they belong together.
 pub(super) fn read(directory: &Path) -> Result<Arrived, AgentError> {
     let bad = |what: &str| AgentError::BadArrival(format!("{what}: {}", directory.display()));
@@ -175,13 +189,11 @@ pub(super) fn read(directory: &Path) -> Result<Arrived, AgentError> {
         if !line.whole {
             return Err(bad("a message is too long"));
         }
-        let message: Value = serde_json::from_slice(&line.head).map_err(|_| bad("a message does not decode"))?;
-        let field = |name: &str| message.pointer(name).and_then(Value::as_str);
-        if field("/info/sessionID") != Some(arrived.id.as_str()) {
+        let message: Message = serde_json::from_slice(&line.head).map_err(|_| bad("a message does not decode"))?;
+        if message.info.session != arrived.id {
             return Err(bad("a message of another session"));
         }
-        let id = field("/info/id").ok_or_else(|| bad("a message without an id"))?;
-        arrived.messages.insert(id.to_owned());
+        arrived.messages.insert(message.info.id);
     }
     Ok(arrived)
 }
