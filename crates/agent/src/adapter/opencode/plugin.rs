@@ -65,12 +65,16 @@ const refusal = (session) => {{
   }}
 }};
 
+// OpenCode shows one notice at a time, and its own about an unexpected error comes after the refusal.
+const show = (client, text) =>
+  client.tui?.showToast({{ body: {{ message: text, variant: "error", duration: 30000 }} }})?.catch(() => {{}});
+
 export const CedeFence = async ({{ client }}) => ({{
   "chat.message": async (input) => {{
     const text = refusal(input.sessionID);
     if (text === undefined) return;
     if (process.argv.includes("run")) console.error(text);
-    else client.tui?.showToast({{ body: {{ message: text, variant: "error", duration: 30000 }} }}).catch(() => {{}});
+    else for (const wait of [0, 1000, 3000]) setTimeout(() => show(client, text), wait);
     throw new Error(text);
   }},
 }});
