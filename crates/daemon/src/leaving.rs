@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use cede_agent::adapter::Tombstone;
+use cede_core::custodian::Standing;
+use cede_core::source::SourcePhase;
 use cede_seal::verify::Verified;
 use cede_wire::control::{Answer, Failure, MoveReport, Phase, ReplyBody, exit};
 use cede_wire::handoff::Accept;
@@ -211,11 +213,30 @@ impl Actor {
         let context = self.context.clone();
         tokio::spawn(async move {
             let session = key.id();
-            let raised = context.block(move |context| raise(context, &key, owner, command)).await;
+            let again = key.clone();
+            let raised = context.block(move |context| raise(context, &again, owner, command)).await;
             if let Ok(Err(error)) = raised {
                 tracing::warn!(session = %session.short(), %error, "the tombstone keeps its first text");
             }
+            // A session that came back meanwhile must not stay behind a fence that went up too late.
+            loop {
+                let key = key.clone();
+                let arrives = context.ask(move |actor| actor.lift_if_in_charge(session, key)).await;
+                if arrives != Ok(true) {
+                    return;
+                }
+                tokio::time::sleep(limits::DIAL_LONGEST).await;
+            }
         });
+    }
+
+    /// True: it is being put in its place, which the fence does not hinder; to be asked again.
+    fn lift_if_in_charge(&mut self, session: SessionId, key: SessionKey) -> bool {
+        let standing = self.custodian.standing(session);
+        if standing == Some(Standing::InCharge) {
+            self.lift(key);
+        }
+        standing == Some(Standing::Arriving)
     }
 
     pub(crate) fn leaving_retired(&mut self, session: SessionId, _handoff: HandoffId) {
@@ -256,6 +277,12 @@ impl Actor {
         }
     }
 
+    /// Once another move has frozen the session the fence is that move's, and after a release it stays.
+    fn may_lift(&self, session: SessionId) -> bool {
+        let frozen = self.custodian.leaving(session).is_some_and(|source| *source.phase() == SourcePhase::Frozen);
+        self.custodian.may_act(session) && !frozen
+    }
+
     /// Takes a fence down, again and again until it is down: the owner must be able to work.
     pub(crate) fn lift(&mut self, key: SessionKey) {
         let context = self.context.clone();
@@ -263,6 +290,9 @@ impl Actor {
             let session = key.id();
             let mut wait = limits::DIAL_FIRST;
             loop {
+                if context.ask(move |actor| actor.may_lift(session)).await != Ok(true) {
+                    return;
+                }
                 let key = key.clone();
                 let lifted = context.block(move |context| match context.adapter(key.agent) {
                     Some(adapter) => adapter.lift(&key.native).map_err(|error| error.to_string()),
@@ -292,7 +322,6 @@ impl Actor {
 
     /// Sessions that this device released stay fenced, whatever happened while it was down.
     pub(crate) fn raise_missing_fences(&mut self) {
-        use cede_core::custodian::Standing;
         let me = self.context.local.device();
         let away: Vec<(SessionId, DeviceId)> = self
             .custodian
