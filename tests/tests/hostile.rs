@@ -706,6 +706,27 @@ fn stage_that_is_lost_before_the_release_is_said_to_be_lost() {
 }
 
 #[test]
+fn damaged_notes_about_arrivals_end_them_and_nothing_else() {
+    let mut devices = Devices::friends(CEDE);
+    let mut liar = Liar::among(&mut devices);
+    staged(&mut liar);
+    devices.a.kill();
+    let deep = "[".repeat(1 << 20);
+    for kind in ["arrivals", "departures", "cache"] {
+        let place = devices.a.state().join(kind);
+        std::fs::create_dir_all(place.join("not-an-id")).unwrap();
+        std::fs::write(place.join("00000000000000000000000000000000.json"), &deep).unwrap();
+    }
+    for arrival in std::fs::read_dir(devices.a.state().join("arrivals")).unwrap().flatten() {
+        let _a_file = std::fs::write(arrival.path().join("plan.json"), &deep);
+    }
+    devices.a.start();
+    let mut liar = again(liar, &devices.a);
+    assert_eq!(liar.hear_refusal().0, Refusal::IntegrityFailed);
+    unharmed(&devices.a);
+}
+
+#[test]
 fn arrival_that_is_lost_after_the_release_is_fetched_again() {
     let mut devices = Devices::friends(CEDE);
     let mut liar = Liar::among(&mut devices);
