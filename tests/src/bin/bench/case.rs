@@ -13,9 +13,10 @@ use crate::sessions::{Session, Shape};
 
 /// A case that is set up.
 pub struct Case {
+    /// Ends first: removing the trees takes a while.
+    rsync: Result<Rsync, String>,
     devices: Devices,
     session: Session,
-    rsync: Result<Rsync, String>,
 }
 
 /// What a case gave.
@@ -46,7 +47,7 @@ impl Case {
         let devices = Devices::friends(&program.display().to_string());
         let session = Session::make(&devices.a, shape);
         let rsync = Rsync::start(devices.root.path());
-        Self { devices, session, rsync }
+        Self { rsync, devices, session }
     }
 
     /// Moves it as a person would who changes devices all the time.
