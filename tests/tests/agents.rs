@@ -118,7 +118,7 @@ fn moved(device: &Device, directory: &Path, words: &[&str]) -> MoveReport {
 fn report(output: &Output) -> Option<MoveReport> {
     let lines = output.stdout.split(|byte| *byte == b'\n');
     let replies = lines.filter_map(|line| serde_json::from_slice::<Reply>(line).ok());
-    let report = replies.filter_map(|reply| match reply.body {
+    let mut reports = replies.filter_map(|reply| match reply.body {
         ReplyBody::Done(Answer::Moved(report)) => Some(*report),
         ReplyBody::Done(_)
         | ReplyBody::Failed(_)
@@ -126,7 +126,7 @@ fn report(output: &Output) -> Option<MoveReport> {
         | ReplyBody::Planned(_)
         | ReplyBody::Pairing(_) => None,
     });
-    let report = report.last().filter(|_| output.status.success())?;
+    let report = reports.next_back().filter(|_| output.status.success())?;
     print_timeline(&report);
     Some(report)
 }
@@ -144,13 +144,21 @@ fn session(device: &Device, id: SessionId) -> SessionSummary {
     device.session(id).unwrap_or_else(|| panic!("{} does not know the session", device.name))
 }
 
-/// Talks to the session in a terminal that runs exactly what `cede` told the person to type; without `tmux`, as a script.
-fn go_on_as_told(driver: Driver, lab: &Lab, home: &Home<'_>, told: &SessionSummary, native: &NativeId, prompt: &str) {
+/// Talks to the session in a terminal that runs exactly what `cede` told the person to type, and leaves it open; without
+/// `tmux`, as a script.
+fn go_on_as_told(
+    driver: Driver,
+    lab: &Lab,
+    home: &Home<'_>,
+    told: &SessionSummary,
+    native: &NativeId,
+    prompt: &str,
+) -> Option<Terminal> {
     println!("$ {}", told.resume);
     let Some(terminal) = Terminal::open(home, &["sh", "-c", &told.resume]) else {
         let resumed = driver.resume(home, Path::new(&told.directory), native, prompt);
         assert!(resumed.success, "{}", resumed.text);
-        return;
+        return None;
     };
     ready(&terminal, "PLUM");
     terminal.say(prompt);
@@ -160,6 +168,7 @@ fn go_on_as_told(driver: Driver, lab: &Lab, home: &Home<'_>, told: &SessionSumma
         std::thread::sleep(Duration::from_millis(100));
     }
     lab::wait_until("the answer", Duration::from_secs(30), || terminal.screen().contains(&format!("to: {prompt}")));
+    Some(terminal)
 }
 
 /// Waits until the terminal shows the conversation; whether to trust the directory is answered with yes.
@@ -169,11 +178,44 @@ fn ready(terminal: &Terminal, shown: &str) {
         assert!(Instant::now() < until, "the conversation is not shown: {}", terminal.screen());
         std::thread::sleep(Duration::from_millis(200));
         let screen = terminal.screen();
-        if screen.to_lowercase().contains("trust") {
-            println!("[two] the agent asks: {screen}");
-            terminal.press(if screen.contains("❯ No") { "Down" } else { "Enter" });
+        if asks_for_trust(&screen) {
+            answer_yes(terminal, &screen);
         }
     }
+}
+
+/// Opens the session in a terminal where it no longer is: what is shown names the owner.
+fn refused_in_a_terminal(home: &Home<'_>, resume: &str, owner: &str) {
+    let Some(terminal) = Terminal::open(home, &["sh", "-c", &format!("{resume}; sleep 60")]) else { return };
+    let (until, mut said) = (Instant::now() + Duration::from_secs(40), false);
+    while !terminal.screen().contains(owner) {
+        let screen = terminal.screen();
+        assert!(Instant::now() < until, "the owner is not named: {screen}");
+        if asks_for_trust(&screen) {
+            answer_yes(&terminal, &screen);
+        } else if !said && screen.contains("PLUM") {
+            said = true;
+            terminal.say("must not be typed");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        if said {
+            println!("SCREEN {screen}");
+        }
+    }
+    println!("[one] the agent's terminal: {}", terminal.screen());
+    if said {
+        // What the agent itself says of an error must not take its place.
+        std::thread::sleep(Duration::from_secs(4));
+        assert!(terminal.screen().contains(owner), "the owner is no longer named: {}", terminal.screen());
+    }
+}
+
+fn asks_for_trust(screen: &str) -> bool {
+    screen.to_lowercase().contains("trust")
+}
+
+fn answer_yes(terminal: &Terminal, screen: &str) {
+    terminal.press(if screen.contains("❯ No") { "Down" } else { "Enter" });
 }
 
 fn goes_on_there_and_comes_back(driver: Driver) {
@@ -187,6 +229,8 @@ fn goes_on_there_and_comes_back(driver: Driver) {
     let key = SessionKey { agent: driver.kind, native: native.clone() };
     let (id, short) = (key.id(), key.id().short());
     let before = evidence(&one.workdir);
+    wait_until("a look at the agents' stores finds it", || a.session(id).is_some());
+    let resume_here = session(a, id).resume;
 
     let there = moved(a, &one.workdir, &["to", "two"]);
     assert_eq!((there.now_at.as_str(), there.session), ("two", id));
@@ -201,11 +245,13 @@ fn goes_on_there_and_comes_back(driver: Driver) {
     let owner = format!("session {short} moved to two; to get it back, type: cede take {short}");
     assert!(refused.text.contains(&owner), "{}", refused.text);
     assert!(model_never_saw(&lab, "must not be said"));
+    refused_in_a_terminal(&one, &resume_here, "moved to two");
+    assert!(model_never_saw(&lab, "must not be typed"));
     let again = typed(a, &one.workdir, &["to", "two"]);
     assert_eq!(again.code, Some(i32::from(exit::NOT_OWNER)));
     assert!(again.text.contains("now: the session is at two"), "{}", again.text);
 
-    go_on_as_told(driver, &lab, &two, &told, &native, "second turn");
+    let left_open = go_on_as_told(driver, &lab, &two, &told, &native, "second turn");
     let there_now = told.directory.as_str();
     assert!(model_saw(&lab, "second turn", &["PLUM", "tool-ran", there_now]), "the earlier turns are in the request");
     std::fs::write(elsewhere.join("at two.txt"), "work went on\n").unwrap();
@@ -215,6 +261,12 @@ fn goes_on_there_and_comes_back(driver: Driver) {
     assert_eq!(back.now_at, "one");
     assert!(back.token > there.token && back.notes.is_empty(), "{back:?}");
     assert_eq!(evidence(&one.workdir), changed);
+    if let Some(terminal) = left_open {
+        terminal.say("late words");
+        std::thread::sleep(Duration::from_secs(3));
+        println!("[two] the agent that was left open: {}", terminal.screen());
+        assert!(model_never_saw(&lab, "late words"), "the terminal that was left open is refused");
+    }
     let told = session(a, id);
     assert_eq!((told.directory.as_str(), told.turns), (one.workdir.to_str().unwrap(), 2));
     let resumed = driver.resume(&one, &one.workdir, &native, "third turn");
@@ -288,7 +340,7 @@ fn is_refused_where_it_could_not_go_on(driver: Driver, missing: &str, cure: &str
     desk.two.variables = lab.variables();
     desk.two.start();
     desk.wait_for_link();
-    let mut agent = begin_turn(driver, &one, &native, "slow work\nSLOW 12");
+    let mut agent = begin_turn(driver, &one, &native, "slow work\nSLOW 8");
     let busy = || matches!(session(&desk.one, id).activity, Some(Activity::Busy { .. }));
     lab::wait_until("a turn runs", Duration::from_secs(20), || !model_never_saw(&lab, "slow work") && busy());
     let text = refused(&desk);
