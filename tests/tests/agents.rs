@@ -1,12 +1,13 @@
 //! The real agents between two real daemons: what a person types, what the programs then do, what the model is told.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command as Program, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use cede_tests::devices::trees::{dirty, evidence, git};
-use cede_tests::devices::{Device, pair, wait_until};
+use cede_tests::devices::{Device, Devices, claude, pair, wait_until};
 use cede_tests::lab::{self, Home, Lab};
 use cede_wire::control::{Answer, Command, MoveReport, Phase, Progress, Reply, ReplyBody, SessionSummary, exit};
 use cede_wire::id::SessionId;
@@ -357,6 +358,44 @@ fn is_refused_where_it_could_not_go_on(driver: Driver, missing: &str, cure: &str
     let Ok(Answer::Doctor { checks }) = desk.two.ask(Command::Doctor) else { panic!("no checks") };
     let said = checks.iter().find(|check| check.what == driver.kind.name()).unwrap();
     assert_eq!(said.result, "ok", "{said:?}");
+}
+
+/// A process that does not end when it is asked to.
+struct Stubborn(Child);
+
+impl Stubborn {
+    fn start() -> Self {
+        let script = "trap '' TERM; echo ready; while :; do sleep 1; done";
+        let mut child = Program::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Stubborn {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
+/// Shows: H-16
+#[test]
+fn who_asks_for_a_session_hears_why_its_owner_could_not_let_go() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let tree = a.home.join("project");
+    dirty(&tree);
+    let planted = claude::plant(&a.home, &tree, 3);
+    let agent = Stubborn::start();
+    claude::register(&a.home, &planted, agent.0.id(), "idle");
+    wait_until("a look at the agents' stores finds it", || a.session(planted.id).is_some());
+    let refused = typed(b, &b.home, &["take", &planted.id.short(), "--carry-only"]);
+    assert_eq!(refused.code, Some(i32::from(exit::REFUSED)), "{}", refused.text);
+    assert!(refused.text.contains("in-flight-work: the session is in use by process"), "{}", refused.text);
+    assert!(refused.text.contains("(there: close the agent, then repeat the command)"), "{}", refused.text);
+    assert_eq!(session(a, planted.id).state, "in charge here");
 }
 
 /// Shows: A-1, H-25

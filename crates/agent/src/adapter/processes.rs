@@ -129,7 +129,15 @@ mod tests {
         let marker = format!("CEDE_TEST_MARKER={}", std::process::id());
         let (name, value) = marker.split_once('=').unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").env(name, value).spawn().unwrap();
-        let found = marked(std::slice::from_ref(&marker), "agent");
+        let mut found = marked(std::slice::from_ref(&marker), "agent");
+        // The system shows the new program's words a moment after it began.
+        for _ in 0..500 {
+            if found.first().is_some_and(|process| process.command == "sleep 60") {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            found = marked(std::slice::from_ref(&marker), "agent");
+        }
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].pid, found[0].command.as_str()), (child.id(), "sleep 60"));
         assert!(runs(found[0].pid, found[0].start_ticks));

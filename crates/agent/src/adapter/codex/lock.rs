@@ -62,7 +62,8 @@ pub(super) fn others(home: &Path, native: &str, pid: u32) -> usize {
     let entries = std::fs::read_dir(home.join("thread-writer-locks")).into_iter().flatten().flatten();
     let locks = entries.take(STORE_ENTRIES).map(|entry| entry.path());
     let locks = locks.filter(|path| path.extension().is_some_and(|ending| ending == "lock") && *path != own);
-    let held = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| processes::lock_holder(meta.ino()) == Some(pid));
+    let held =
+        |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| processes::lock_holder(meta.ino()) == Some(pid));
     locks.filter(held).count()
 }
 
