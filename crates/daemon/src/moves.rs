@@ -175,7 +175,8 @@ impl Actor {
             return self.device_name(offer.source);
         }
         match self.custodian.standing(session) {
-            None | Some(Standing::InCharge | Standing::Leaving(_)) => self.name.clone(),
+            None => self.takes.owner(session).map_or_else(|| self.name.clone(), |owner| self.device_name(owner)),
+            Some(Standing::InCharge | Standing::Leaving(_)) => self.name.clone(),
             Some(Standing::Elsewhere(owner) | Standing::SeizedBy(owner)) => self.device_name(owner),
             Some(Standing::ReleasedTo(to)) => format!("nobody yet (waiting for {})", self.device_name(to)),
             Some(Standing::Arriving | Standing::PayloadMissing) => format!("nobody yet (arriving at {})", self.name),

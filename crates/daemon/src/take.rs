@@ -23,6 +23,8 @@ pub(crate) struct Takes {
     next: u64,
     asked: BTreeMap<u64, Asked>,
     expected: BTreeMap<SessionId, (DeviceId, Instant)>,
+    /// Who was asked last for a session that never came here.
+    owners: BTreeMap<SessionId, DeviceId>,
     refused: Vec<(SessionId, Refusal, String)>,
     /// Questions of peers whose session is being looked up.
     looking: Vec<TakeQuestion>,
@@ -60,8 +62,14 @@ impl Takes {
         open.map(|(request, asked)| asked.message(*request)).collect()
     }
 
+    /// The owner of a session that this device knows only from asking for it.
+    pub(crate) fn owner(&self, session: SessionId) -> Option<DeviceId> {
+        self.owners.get(&session).copied()
+    }
+
     /// The session is here, or will not come.
     pub(crate) fn done(&mut self, session: SessionId) {
+        self.owners.remove(&session);
         self.expected.remove(&session);
         self.asked.retain(|_, asked| asked.session != session);
     }
@@ -104,6 +112,7 @@ impl Takes {
         self.next += 1;
         self.asked.retain(|_, earlier| earlier.session != asked.session || !earlier.offered);
         self.asked.insert(self.next, asked);
+        self.owners.insert(asked.session, asked.owner);
         self.expected.insert(asked.session, (asked.owner, Instant::now()));
         self.next
     }
@@ -181,7 +190,8 @@ impl Actor {
     /// Tells the clients of takes that were refused.
     pub(crate) fn end_refused_takes(&mut self) {
         for (session, refusal, detail) in std::mem::take(&mut self.takes.refused) {
-            let owner = self.custodian.owner(session).map(|owner| self.device_name(owner));
+            let owner = self.custodian.owner(session).or_else(|| self.takes.owner(session));
+            let owner = owner.map(|owner| self.device_name(owner));
             let exit = exit_of(refusal);
             let why = format!("{refusal}: {detail}");
             let failed = failure(exit, "the session did not come here", &why, "cede status");
