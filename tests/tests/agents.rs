@@ -25,16 +25,16 @@ const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 struct Desk {
     one: Device,
     two: Device,
-    root: tempfile::TempDir,
+    root: PathBuf,
 }
 
 impl Desk {
     /// Starts both; the second one finds no agent yet where `bare`.
     fn up(lab: &Lab, bare: bool) -> Self {
-        let root = tempfile::Builder::new().prefix("cede-").tempdir().unwrap();
+        let root = lab.directory("desk");
         let mut desk = Self {
-            one: Device::new(root.path(), Path::new(CEDE), "one"),
-            two: Device::new(root.path(), Path::new(CEDE), "two"),
+            one: Device::new(&root, Path::new(CEDE), "one"),
+            two: Device::new(&root, Path::new(CEDE), "two"),
             root,
         };
         for device in [&mut desk.one, &mut desk.two] {
@@ -62,7 +62,7 @@ impl Desk {
 
     /// A directory with what the daemon needs and no agent.
     fn path_without_agents(&self) -> OsString {
-        let bin = self.root.path().join("bin");
+        let bin = self.root.join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         let path = std::env::var_os("PATH").unwrap();
         for program in ["git", "sh"] {
@@ -77,7 +77,7 @@ impl Desk {
     /// pushed where the second device would put the project.
     fn project(&self, one: &Home<'_>, two: &Home<'_>) {
         dirty(&one.workdir);
-        let origin = self.root.path().join("origin.git");
+        let origin = self.root.join("origin.git");
         std::fs::create_dir(&origin).unwrap();
         git(&origin, &["init", "--quiet", "--bare", "--initial-branch=main", "."]);
         let origin = origin.display().to_string();
@@ -366,7 +366,8 @@ struct Stubborn(Child);
 impl Stubborn {
     fn start() -> Self {
         let script = "trap '' TERM; echo ready; while :; do sleep 1; done";
-        let mut child = Program::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            Program::new("sh").args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self(child)

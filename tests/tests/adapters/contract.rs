@@ -96,7 +96,7 @@ fn unknown_session_is_named_as_such() {
     assert!(place.agents_files().is_empty(), "nothing was written");
 }
 
-/// Shows
+/// Shows
 #[test]
 fn lifted_fence_leaves_no_trace_among_the_agents_files() {
     for kind in KINDS {

@@ -181,6 +181,7 @@ mod tests {
         }
     }
 
+    /// Shows: A-13
     #[test]
     fn settings_of_the_person_survive_the_hook() {
         let place = tempfile::tempdir().unwrap();

@@ -175,6 +175,7 @@ mod tests {
         path
     }
 
+    /// Shows: A-12
     #[test]
     fn another_session_is_not_written_over_in_the_name_of_a_sub_agent() {
         let place = tempfile::tempdir().unwrap();

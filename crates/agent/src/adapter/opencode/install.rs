@@ -158,6 +158,7 @@ mod tests {
         (Arrived { id: id.to_owned(), parent, messages: BTreeSet::new() }, PathBuf::new())
     }
 
+    /// Shows: A-12
     #[test]
     fn session_of_another_family_is_not_taken_for_a_sub_agent() {
         assert_eq!(one_family(&[arrived("s", None), arrived("c", Some("s")), arrived("d", Some("c"))]), Ok(()));

@@ -55,6 +55,7 @@ fn edited_file_of_the_same_commit_leaves_the_repository_as_it_is() {
     assert_same(&home, &lab.path("there"));
 }
 
+/// Shows: T-15
 #[test]
 fn file_of_a_stage_that_is_not_as_it_was_written_is_written_again() {
     let lab = Lab::new();
@@ -69,6 +70,7 @@ fn file_of_a_stage_that_is_not_as_it_was_written_is_written_again() {
     assert_same(&home, &lab.path("there"));
 }
 
+/// Shows: T-15
 #[test]
 fn unknown_file_in_a_stage_makes_it_new() {
     let lab = Lab::new();
