@@ -110,7 +110,7 @@ pub enum StageError {
     },
 }
 
-/// Stages a payload. When it returns, everything is durable and [`super::activate`] needs no more than this directory.
+/// Stages a payload. When it returns, everything is durable and [`super::activate()`] needs no more than this directory.
 ///
 /// # Errors
 /// [`StageError`]; the target is untouched.
