@@ -122,6 +122,9 @@ impl Actor {
                 self.handle_take(from, request, session, wait, carry_only);
             }
             PeerMessage::TakeAnswer { request, answer } => {
+                if answer.is_err() && !self.takes.is_asked(from, request) {
+                    self.take_withdrawn(from, request);
+                }
                 self.takes.answer(from, request, answer);
                 self.end_refused_takes();
             }

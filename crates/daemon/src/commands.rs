@@ -4,6 +4,7 @@ use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::member::Member;
+use cede_wire::message::PeerMessage;
 use cede_wire::record::{PeerPolicy, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionInfo};
@@ -92,6 +93,14 @@ impl Actor {
         if let Some(exact) = members.iter().find(|member| member.name == text) {
             return Ok(exact.clone());
         }
+        if text == self.name {
+            return Err(failure(
+                exit::USAGE,
+                "no other device is meant",
+                &format!("{text} is this device"),
+                "cede devices",
+            ));
+        }
         let fits = |member: &&Member| {
             !text.is_empty() && (member.name.starts_with(text) || member.device().to_string().starts_with(text))
         };
@@ -117,6 +126,12 @@ impl Actor {
     fn revoke(&mut self, text: &str) -> Result<Answer, Failure> {
         let member = self.find_member(text)?;
         let device = member.device();
+        // What cannot be taken back is not done by a beginning of a name.
+        if member.name != text && device.short() != text && device.to_string() != text {
+            let cure = format!("cede devices revoke {}", member.name);
+            let why = format!("{text} is only the beginning of {}, and a removal is for good", member.name);
+            return Err(failure(exit::USAGE, "nobody was removed", &why, &cure));
+        }
         let me = self.context.local.clone();
         let administrator = self.is_administrator(me.device());
         if administrator && let Some(log) = &mut self.peers.log {
@@ -321,12 +336,19 @@ impl Actor {
             let detail = "it was withdrawn at the destination";
             self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
             session
-        } else if let Some(session) = self.takes.withdraw(named) {
+        } else if let Some((session, owner, request)) = self.takes.withdraw(named) {
+            let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
+            self.send(owner, PeerMessage::TakeAnswer { request, answer });
             self.end_arriving(session, Refusal::Cancelled, "it was withdrawn here");
             session
         } else {
             let why = "no move that could still be withdrawn fits";
-            return Err(failure(exit::FAILED, "nothing was cancelled", why, "cede status"));
+            let cure = if self.approvals.is_empty() {
+                "cede status"
+            } else {
+                "for a question that waits here: cede deny <id>"
+            };
+            return Err(failure(exit::FAILED, "nothing was cancelled", why, cure));
         };
         Ok(Answer::Said { text: format!("cancelled; the session is {}", self.state_of(session)) })
     }

@@ -42,7 +42,12 @@ pub(crate) struct Leaving {
 impl Leaving {
     /// Whether this move is the answer to a peer's question.
     pub(crate) fn answers(&self, question: crate::take::TakeQuestion) -> bool {
-        self.destination == question.from && self.take == Some(question.request)
+        self.is_for(question.from, question.request)
+    }
+
+    /// Whether a peer asked for it, with this question.
+    pub(crate) fn is_for(&self, from: DeviceId, request: u64) -> bool {
+        self.destination == from && self.take == Some(request)
     }
 }
 

@@ -74,11 +74,17 @@ impl Takes {
         self.asked.retain(|_, asked| asked.session != session);
     }
 
-    /// The operator here does not want it any more. The session that was meant.
-    pub(crate) fn withdraw(&mut self, meant: impl Fn(SessionId) -> bool) -> Option<SessionId> {
-        let session = self.asked.values().map(|asked| asked.session).find(|session| meant(*session))?;
-        self.done(session);
-        Some(session)
+    /// The operator here does not want it any more. The session that was meant, and whom to tell of which question.
+    pub(crate) fn withdraw(&mut self, meant: impl Fn(SessionId) -> bool) -> Option<(SessionId, DeviceId, u64)> {
+        let (request, asked) = self.asked.iter().find(|(_, asked)| meant(asked.session))?;
+        let withdrawn = (asked.session, asked.owner, *request);
+        self.done(asked.session);
+        Some(withdrawn)
+    }
+
+    /// Whether this device asked that one with this question, and waits for the answer.
+    pub(crate) fn is_asked(&self, owner: DeviceId, request: u64) -> bool {
+        self.asked.get(&request).is_some_and(|asked| asked.owner == owner)
     }
 
     pub(crate) fn answer(&mut self, from: DeviceId, request: u64, answer: Result<HandoffId, (Refusal, String)>) {
@@ -109,7 +115,8 @@ impl Takes {
 
     /// A new question about a session makes an earlier one that led to an offer forgotten.
     fn ask(&mut self, asked: Asked) -> u64 {
-        self.next += 1;
+        // Unlike the numbers of any other device: a late answer must not be taken for a withdrawal.
+        self.next = crate::clock::random().map_or(self.next + 1, u64::from_le_bytes);
         self.asked.retain(|_, earlier| earlier.session != asked.session || !earlier.offered);
         self.asked.insert(self.next, asked);
         self.owners.insert(asked.session, asked.owner);
@@ -230,6 +237,17 @@ impl Actor {
         let same = |other: &TakeQuestion| (other.from, other.request) == (question.from, question.request);
         let looked_up = self.takes.looking.iter().any(same);
         answered || looked_up || self.approvals.values().any(|approval| approval.gives().is_some_and(same))
+    }
+
+    /// A peer does not want the session any more that it asked for: its question goes, or the move that answers it.
+    pub(crate) fn take_withdrawn(&mut self, from: DeviceId, request: u64) {
+        let asked = |question: &TakeQuestion| (question.from, question.request) == (from, request);
+        self.approvals.retain(|_, approval| !approval.gives().is_some_and(asked));
+        let answered = |leaving: &crate::leaving::Leaving| leaving.is_for(from, request);
+        let session = self.leaving.iter().find(|(_, leaving)| answered(leaving)).map(|(session, _)| *session);
+        if let Some(session) = session {
+            self.custodian.cancel(session, Refusal::Cancelled, "the device that asked for it withdrew");
+        }
     }
 
     pub(crate) fn refuse_take(&mut self, question: TakeQuestion, refusal: Refusal, detail: &str) {

@@ -7,7 +7,7 @@ use crate::page::{Ink, Page, Span, faint, plain, strong};
 
 /// The devices as a table.
 pub(crate) fn page(devices: &[DeviceSummary]) -> Page {
-    let headings = ["id", "name", "link", "address", "asked, it"].map(faint).to_vec();
+    let headings = ["id", "name", "link", "address", "when it asks"].map(faint).to_vec();
     let mut page = Page::default();
     page.table(0, std::iter::once(headings).chain(devices.iter().map(row)).collect(), &[1, 3]);
     page
@@ -28,7 +28,7 @@ pub(crate) fn row(device: &DeviceSummary) -> Vec<Span> {
 /// What this device answers when a peer asks.
 pub(crate) const fn policy(policy: PeerPolicy) -> &'static str {
     match policy {
-        PeerPolicy::Ask => "waits for you",
+        PeerPolicy::Ask => "asks you first",
         PeerPolicy::Yes => "gets a yes",
     }
 }

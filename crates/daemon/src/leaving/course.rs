@@ -102,7 +102,8 @@ impl Move {
                 if let Some(request) = take {
                     actor.send(to, cede_wire::message::PeerMessage::TakeAnswer { request, answer: Ok(handoff) });
                 }
-                let note = if actor.peers.is_connected(to) { "" } else { "reaching the device" };
+                let asked = "waiting for a yes there: cede approvals";
+                let note = if actor.peers.is_connected(to) { asked } else { "reaching the device" };
                 actor.report(session, Phase::Offered, (0, 0), 0, note);
             }
             offered.map_err(|error| actor.not_offered(&error))
