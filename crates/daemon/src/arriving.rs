@@ -26,7 +26,7 @@ use crate::errands::Errand;
 use crate::hands::{Hands, Turn};
 use crate::limits;
 use crate::offering::{exit_of, failure};
-use crate::receiving::{self, Fetch};
+use crate::receiving::{self, Fetch, FetchError};
 
 /// What the actor knows of a session that arrives.
 pub(crate) struct Arriving {
@@ -323,6 +323,8 @@ impl Actor {
         let task = round.abort_handle();
         tokio::spawn(async move {
             let ended = match round.await {
+                // A newer round took its place, or the daemon stops: the attempt itself goes on.
+                Ok(Err(FetchError::Stopping)) => return,
                 Ok(ended) => ended,
                 Err(error) if error.is_cancelled() => return,
                 Err(_) => Err(Stopping::Fault.into()),

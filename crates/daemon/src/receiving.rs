@@ -53,7 +53,8 @@ pub(crate) enum FetchError {
     CannotPlace(String),
     #[error("this device cannot write: {0}")]
     World(String),
-    #[error("the daemon stops")]
+    /// A newer round took the place of this one, or the daemon stops. The attempt goes on.
+    #[error("the round was taken off")]
     Stopping,
 }
 
@@ -67,6 +68,13 @@ impl FetchError {
             Self::CannotPlace(_) | Self::World(_) => Refusal::DestinationCannotResume,
             Self::Stopping => Refusal::Cancelled,
         }
+    }
+}
+
+/// A task that was taken off is superseded; one that panicked is a fault of ours.
+impl From<tokio::task::JoinError> for FetchError {
+    fn from(error: tokio::task::JoinError) -> Self {
+        if error.is_panic() { Stopping::Fault.into() } else { Self::Stopping }
     }
 }
 
@@ -269,7 +277,7 @@ impl Receiver {
                     }
                 }
                 Some(ended) = streams.join_next() => {
-                    ended.unwrap_or(Err(FetchError::Stopping))?;
+                    ended.unwrap_or_else(|error| Err(error.into()))?;
                 }
                 () = wanted.done.notified() => {}
                 _ = show.tick() => self.show(of, wanted.bytes.load(Ordering::Relaxed), total).await,
@@ -610,4 +618,19 @@ fn sync_file_system(path: &Path) -> std::io::Result<()> {
     let directory = std::fs::File::open(path)?;
     rustix::fs::syncfs(&directory)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows: H-16
+    #[tokio::test]
+    async fn round_that_is_taken_off_does_not_end_the_attempt() {
+        let task = tokio::spawn(core::future::pending::<()>());
+        task.abort();
+        assert_eq!(FetchError::from(task.await.unwrap_err()), FetchError::Stopping);
+        let fault = tokio::spawn(async { panic!("a fault of ours") });
+        assert!(matches!(FetchError::from(fault.await.unwrap_err()), FetchError::World(_)));
+    }
 }

@@ -78,7 +78,7 @@ pub(super) async fn open_stream(
             }
             Ok(None) => {
                 drop(pieces);
-                return opening.await.unwrap_or(Err(FetchError::Stopping));
+                return opening.await.unwrap_or_else(|error| Err(error.into()));
             }
             // A cut stream: what came whole is kept, the rest is asked for after the reconnect.
             Err(_) => {
@@ -90,7 +90,7 @@ pub(super) async fn open_stream(
             }
         }
     }
-    opening.await.unwrap_or(Err(FetchError::Stopping))
+    opening.await.unwrap_or_else(|error| Err(error.into()))
 }
 
 fn open(
