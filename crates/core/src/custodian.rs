@@ -26,6 +26,7 @@ mod attempts;
 mod holding;
 mod leaving;
 mod messages;
+mod moments;
 mod offered;
 mod restore;
 #[cfg(test)]
@@ -157,7 +158,7 @@ pub enum OfferError {
 }
 
 /// One device's custody of its sessions. One input, then drain [`Custodian::poll`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Custodian {
     local: Arc<LocalDevice>,
     mesh: Option<MeshId>,

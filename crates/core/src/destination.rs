@@ -229,4 +229,8 @@ impl HandoffDestination {
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
+
+    pub(crate) fn deadline_mut(&mut self) -> &mut Duration {
+        &mut self.deadline
+    }
 }

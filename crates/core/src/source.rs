@@ -367,6 +367,14 @@ impl HandoffSource {
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
+
+    /// The longest freeze has no end before it begins, so `frozen_until` is left as it is then.
+    pub(crate) fn each_moment(&mut self, visit: &mut impl FnMut(&mut Duration)) {
+        visit(&mut self.deadline);
+        if self.frozen_until != Duration::MAX {
+            visit(&mut self.frozen_until);
+        }
+    }
 }
 
 fn limits_rounds() -> u32 {

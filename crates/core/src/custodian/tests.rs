@@ -23,6 +23,7 @@ use crate::source::{OfferTerms, Quiet, Round};
 mod crashes;
 mod faults;
 mod hostile;
+mod moments;
 mod refusals;
 mod states;
 
