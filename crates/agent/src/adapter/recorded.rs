@@ -72,7 +72,7 @@ impl Story {
 /// Writes a session into an agent's store, as if the agent had worked in `workdir`. `random` becomes its id.
 ///
 /// # Errors
-/// [`AgentError`]; a part of it may be written. OpenCode's sessions are imported by OpenCode, which must be there.
+/// [`AgentError`]; a part of it may be written. OpenCode imports its own where it is installed.
 pub fn plant(
     agent: AgentKind,
     surroundings: &Surroundings,
@@ -86,6 +86,19 @@ pub fn plant(
         AgentKind::ClaudeCode => claude_code::plant(surroundings, workdir, random, story),
         AgentKind::OpenCode => opencode::plant(surroundings, workdir, random, story),
     }
+}
+
+/// Does for a recorded session what `opencode` does with these arguments (`export`, `import`, `session delete`), and
+/// returns what it prints: for the demonstration on a machine without OpenCode. Never asked for by an adapter itself.
+///
+/// # Errors
+/// [`AgentError`]; nothing changed.
+pub fn answer_as_opencode(
+    surroundings: &Surroundings,
+    workdir: &Path,
+    arguments: &[&str],
+) -> Result<String, AgentError> {
+    opencode::StandIn::answer(surroundings, workdir, arguments)
 }
 
 /// When the recorded sessions were recorded.

@@ -1,4 +1,4 @@
-//! An export as OpenCode 1.18 writes it, imported by OpenCode.
+//! An export as OpenCode 1.18 writes it, imported by OpenCode, or without it where it is not installed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,6 +11,10 @@ use super::{RECORDED_AT_UNIX_MS, Story, Turn, named};
 use crate::adapter::scratch::Scratch;
 use crate::adapter::{AgentError, Surroundings, durable};
 
+mod stand_in;
+
+pub(super) use stand_in::StandIn;
+
 pub(super) fn plant(
     around: &Surroundings,
     workdir: &Path,
@@ -19,9 +23,14 @@ pub(super) fn plant(
 ) -> Result<NativeId, AgentError> {
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let native = named(&format!("ses_{}", digits.get(..26).unwrap_or_default()))?;
+    let export = export(native.as_str(), workdir, story).to_string();
+    if around.find("opencode").is_none() {
+        StandIn::open(around)?.import(&export, workdir)?;
+        return Ok(native);
+    }
     let scratch = Scratch::new(&around.state)?;
     let file = scratch.path().join("export.json");
-    durable::write(&file, export(native.as_str(), workdir, story).to_string().as_bytes())?;
+    durable::write(&file, export.as_bytes())?;
     let arguments = [OsStr::new("import"), file.as_os_str()];
     around.run("opencode", &arguments, workdir, &scratch.path().join("said"))?;
     Ok(native)
