@@ -93,7 +93,7 @@ impl Actor {
         let number = self.moves.begun;
         let leaving = Leaving { number, key, destination, take, events, round: None, needs: 0, resends: None };
         self.leaving.insert(session, leaving);
-        Move::new(self.context.clone(), session, number, inbox)
+        Move::new(self.context.clone(), self.name.clone(), session, number, inbox)
     }
 
     /// Whether this very move is the one that is under way: not one that was withdrawn and begun anew.

@@ -38,6 +38,8 @@ pub(super) struct Move {
     numbers: AtomicU32,
     present_bytes: u64,
     sent_bytes: u64,
+    /// What the other devices call this one.
+    here: String,
 }
 
 /// Why a round ended without being complete.
@@ -51,9 +53,15 @@ enum Interruption {
 }
 
 impl Move {
-    pub(super) fn new(context: Context, session: SessionId, number: u64, inbox: mpsc::Receiver<LeavingEvent>) -> Self {
-        let numbers = AtomicU32::new(0);
-        Self { context, session, number, inbox, early: VecDeque::new(), numbers, present_bytes: 0, sent_bytes: 0 }
+    pub(super) fn new(
+        context: Context,
+        here: String,
+        session: SessionId,
+        number: u64,
+        inbox: mpsc::Receiver<LeavingEvent>,
+    ) -> Self {
+        let (early, numbers) = (VecDeque::new(), AtomicU32::new(0));
+        Self { context, session, number, inbox, early, numbers, present_bytes: 0, sent_bytes: 0, here }
     }
 
     pub(super) async fn run(mut self, order: Order) -> Result<Box<Answer>, Failure> {
@@ -121,7 +129,10 @@ impl Move {
     fn over(&self, refusal: Refusal, detail: &str) -> Failure {
         let exit = offering::exit_of(refusal);
         let why = if detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {detail}") };
-        Failure { refusal: Some(refusal), ..failure(exit, "the session stays here", &why, cure_of(refusal)) }
+        Failure {
+            refusal: Some(refusal),
+            ..failure(exit, "the session stays here", &why, &cure_of(refusal, &self.here))
+        }
     }
 
     async fn accepted(&mut self) -> Result<Box<Verified<Accept>>, Failure> {
@@ -607,11 +618,16 @@ fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
     Some(failure(exit::PENDING, "the move needs a yes", &why, &cure))
 }
 
-fn cure_of(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::NotGranted => "on the other device, grant it: cede devices",
+/// `here`: what the other device calls this one.
+fn cure_of(refusal: Refusal, here: &str) -> String {
+    let cure = match refusal {
+        Refusal::NotGranted => {
+            "look there whether it still knows this device: cede devices; one that was removed begins anew: cede devices leave"
+        }
         Refusal::Declined | Refusal::Expired | Refusal::NoApprover => {
-            "ask its operator to type: cede approvals, or for an unattended server: cede policy <this device> --yes"
+            return format!(
+                "ask its operator to type: cede approvals, or there, for an unattended server: cede policy {here} --yes"
+            );
         }
         Refusal::InFlightWork => "wait for the turn to end, or add --wait",
         Refusal::DestinationCannotResume => "do what the reason says, or carry it anyway with --carry-only",
@@ -629,5 +645,6 @@ fn cure_of(refusal: Refusal) -> &'static str {
         | Refusal::Busy
         | Refusal::Cancelled
         | Refusal::Protocol => "cede status",
-    }
+    };
+    cure.to_owned()
 }
