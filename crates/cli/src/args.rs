@@ -82,13 +82,13 @@ pub(crate) enum Verb {
     },
     /// Show or set what this device answers when a peer asks
     Policy {
-        /// The peer
-        device: String,
+        /// The peer; none lists them all
+        device: Option<String>,
         /// Ask the operator each time
-        #[arg(long, conflicts_with = "yes")]
+        #[arg(long, conflicts_with = "yes", requires = "device")]
         ask: bool,
         /// Say yes unattended
-        #[arg(long)]
+        #[arg(long, requires = "device")]
         yes: bool,
     },
     /// List the questions that wait for an answer

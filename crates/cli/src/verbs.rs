@@ -44,7 +44,10 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Take { session, wait, carry_only } => moving::take(&hand, session, wait, carry_only),
         Verb::Cancel { handoff } => hand.ask(Command::Cancel { handoff }),
         Verb::Devices { action } => hand.ask(device_command(action)),
-        Verb::Policy { device, ask, yes } => hand.ask(Command::Policy { device, policy: policy(ask, yes) }),
+        Verb::Policy { device: None, .. } => hand.ask(Command::Devices),
+        Verb::Policy { device: Some(device), ask, yes } => {
+            hand.ask(Command::Policy { device, policy: policy(ask, yes) })
+        }
         Verb::Approvals { all } => hand.approvals(all),
         Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
