@@ -10,8 +10,10 @@ use crate::units;
 /// A move under way, as `status` shows it.
 pub(crate) fn row(moving: &MoveSummary) -> Vec<Span> {
     let travelled = if moving.progress.total_bytes > 0 { amount(&moving.progress) } else { String::new() };
+    // Before there is an attempt the session is what can be named, and cancelled.
+    let id = moving.progress.handoff.map_or_else(|| moving.progress.session.short(), |handoff| handoff.short());
     vec![
-        plain(moving.handoff.short()),
+        plain(id),
         strong(&moving.title),
         plain(format!("{} → {}", moving.from, moving.to)),
         plain(word(moving.progress.phase)),
@@ -93,9 +95,20 @@ fn state_of_both(Sides { source, destination }: &Sides, phase: Option<Phase>) ->
 mod tests {
     use super::*;
     use crate::show::samples;
+    use cede_wire::id::HandoffId;
 
     fn sides() -> Sides {
         Sides { source: "this device".into(), destination: "server".into() }
+    }
+
+    #[test]
+    fn move_that_is_only_asked_for_is_named_by_its_session() {
+        let mut moving = samples::moving();
+        moving.handoff = HandoffId::new([0; 16]);
+        moving.progress.handoff = None;
+        let mut page = Page::default();
+        page.table(0, vec![row(&moving)], &[]);
+        assert!(page.render(false).starts_with("a1a1a1a1  "), "{}", page.render(false));
     }
 
     /// Shows: H-12

@@ -18,7 +18,7 @@ pub(crate) fn page(sessions: &[SessionSummary], now: u64) -> Page {
             strong(&session.title),
             plain(session.agent.name()),
             plain(&session.owner),
-            plain(units::bytes(session.bytes)),
+            plain(size(session)),
             plain(units::ago(session.updated_unix_ms, now)),
             short_state(session),
         ]
@@ -26,6 +26,11 @@ pub(crate) fn page(sessions: &[SessionSummary], now: u64) -> Page {
     let mut page = Page::default();
     page.table(0, std::iter::once(headings).chain(sessions.iter().map(row)).collect(), &[1, 6, 3]);
     page
+}
+
+/// Of the conversation: a plain directory has none, and of some sessions nobody said it.
+fn size(session: &SessionSummary) -> String {
+    if session.bytes == 0 { "-".to_owned() } else { units::bytes(session.bytes) }
 }
 
 /// A session as `status` shows it: id, title, agent, state.
@@ -96,6 +101,13 @@ mod tests {
         let text = page(&[samples::session("Tests"), busy, gone], samples::NOW).render(false);
         assert!(text.lines().all(|line| line.width() <= 80), "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn session_without_conversation_has_no_size() {
+        let files = SessionSummary { bytes: 0, ..samples::session("Notes") };
+        let text = page(&[files], samples::NOW).render(false);
+        assert!(!text.contains("0 B") && text.contains("  -  "), "{text}");
     }
 
     #[test]
