@@ -1,6 +1,5 @@
 //! The questions that wait for this device's operator. Only a yes is a yes; time is a no.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use cede_seal::verify::Verified;
@@ -13,8 +12,11 @@ use cede_wire::session::SessionInfo;
 use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
 use crate::clock::random;
+use crate::context::Context;
+use crate::errands::Errand;
 use crate::limits;
 use crate::offering::failure;
+use crate::payload::{self, Wanted};
 use crate::take::TakeQuestion;
 
 /// A question.
@@ -38,16 +40,22 @@ impl Drop for Expiry {
 /// What is asked.
 pub(crate) enum Question {
     /// A session would come here.
-    Receive { plan: Box<ArrivalPlan>, scope: Box<Scope> },
+    Receive { plan: Box<ArrivalPlan>, scope: Box<Scope>, turns: u64 },
     /// A session would leave.
-    Give(TakeQuestion, Box<SessionInfo>),
+    Give { question: TakeQuestion, info: Box<SessionInfo>, leaves: Option<Box<Leaves>> },
+}
+
+/// What would leave, once it is counted.
+pub(crate) struct Leaves {
+    scope: Scope,
+    secret_looking: Vec<String>,
 }
 
 impl Approval {
     /// The question, where a session would leave.
     pub(crate) fn gives(&self) -> Option<&TakeQuestion> {
         match &self.question {
-            Question::Give(question, _) => Some(question),
+            Question::Give { question, .. } => Some(question),
             Question::Receive { .. } => None,
         }
     }
@@ -56,7 +64,8 @@ impl Approval {
 impl Actor {
     pub(crate) fn ask_to_receive(&mut self, offer: &Verified<Offer>, plan: ArrivalPlan) {
         let (session, handoff) = (plan.key.id(), plan.handoff);
-        let question = Question::Receive { plan: Box::new(plan), scope: Box::new(offer.scope.clone()) };
+        let question =
+            Question::Receive { plan: Box::new(plan), scope: Box::new(offer.scope.clone()), turns: offer.head.turn };
         if let Err(refusal) = self.ask_operator(offer.source, question) {
             let detail = "too many questions wait for the operator here";
             self.custodian.decline(session, handoff, refusal, detail);
@@ -65,8 +74,38 @@ impl Actor {
     }
 
     pub(crate) fn ask_to_give(&mut self, question: TakeQuestion, info: SessionInfo) {
-        if let Err(refusal) = self.ask_operator(question.from, Question::Give(question, Box::new(info))) {
-            self.refuse_take(question, refusal, "too many questions wait for the operator there");
+        let asked = Question::Give { question, info: Box::new(info.clone()), leaves: None };
+        match self.ask_operator(question.from, asked) {
+            Ok(()) => self.count_leaving(question, &info),
+            Err(refusal) => self.refuse_take(question, refusal, "too many questions wait for the operator there"),
+        }
+    }
+
+    /// Looks at everything that would leave, while its question waits already.
+    fn count_leaving(&mut self, question: TakeQuestion, info: &SessionInfo) {
+        if !self.errands.begin(question.from, Errand::CountSession) {
+            return;
+        }
+        let (context, wanted) = (self.context.clone(), Wanted::all_of(info));
+        tokio::spawn(async move {
+            let leaves = context.block(move |context| count(context, &wanted)).await.ok().flatten();
+            context
+                .tell(move |actor| {
+                    actor.errands.end(question.from, Errand::CountSession);
+                    actor.counted(question, leaves);
+                })
+                .await;
+        });
+    }
+
+    fn counted(&mut self, asked: TakeQuestion, counted: Option<Box<Leaves>>) {
+        for approval in self.approvals.values_mut() {
+            if let Question::Give { question, leaves, .. } = &mut approval.question
+                && *question == asked
+            {
+                *leaves = counted;
+                return;
+            }
         }
     }
 
@@ -117,8 +156,8 @@ impl Actor {
                 self.custodian.decline(session, plan.handoff, refusal, detail);
                 self.end_arriving(session, refusal, detail);
             }
-            (Question::Give(question, _), Ok(())) => self.find_for(question, true),
-            (Question::Give(question, _), Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
+            (Question::Give { question, .. }, Ok(())) => self.find_for(question, true),
+            (Question::Give { question, .. }, Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
         }
     }
 
@@ -126,7 +165,7 @@ impl Actor {
     pub(crate) fn withdraw_question(&mut self, handoff: HandoffId, refusal: Refusal) {
         let session = self.approvals.values().find_map(|approval| match &approval.question {
             Question::Receive { plan, .. } if plan.handoff == handoff => Some(plan.key.id()),
-            Question::Receive { .. } | Question::Give(..) => None,
+            Question::Receive { .. } | Question::Give { .. } => None,
         });
         self.approvals.retain(
             |_, approval| !matches!(&approval.question, Question::Receive { plan, .. } if plan.handoff == handoff),
@@ -143,7 +182,7 @@ impl Actor {
             let mut summary = self.approval_summary(*id, approval);
             let shown = match &approval.question {
                 Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
-                Question::Give(..) => 0,
+                Question::Give { leaves, .. } => leaves.as_ref().map_or(0, |l| crate::scrutiny::shown_bytes(&l.scope)),
             };
             match room.checked_sub(shown) {
                 Some(left) => room = left,
@@ -163,25 +202,24 @@ impl Actor {
 
     fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
         let left = limits::APPROVAL.saturating_sub(approval.asked.elapsed()).as_secs();
-        let none = Scope {
-            inventory: Vec::new(),
-            limit_bytes: 0,
-            limit_entries: 0,
-            executables: Vec::new(),
-            dotfiles: Vec::new(),
-            configuration_as_code: Vec::new(),
-        };
-        let (kind, title, agent, directory, scope) = match &approval.question {
-            Question::Receive { plan, scope } => {
+        let (kind, scope, secret_looking) = match &approval.question {
+            Question::Receive { plan, scope, .. } => {
                 let mut scope = (**scope).clone();
                 if plan.here_already {
                     scope.inventory.insert(0, here_already());
                 }
-                ("receive", plan.title.clone(), plan.key.agent, plan.target.clone(), scope)
+                ("receive", scope, Vec::new())
             }
-            Question::Give(_, info) => {
-                ("give", info.title.clone(), info.key.agent, PathBuf::from(&info.directory), none)
+            Question::Give { leaves: Some(leaves), .. } => {
+                ("give", Scope { limit_bytes: 0, ..leaves.scope.clone() }, leaves.secret_looking.clone())
             }
+            Question::Give { leaves: None, .. } => ("give", nothing(), Vec::new()),
+        };
+        let (title, agent, directory, turns) = match &approval.question {
+            Question::Receive { plan, turns, .. } => {
+                (plan.title.clone(), plan.key.agent, plan.target.display().to_string(), *turns)
+            }
+            Question::Give { info, .. } => (info.title.clone(), info.key.agent, info.directory.clone(), info.turns),
         };
         ApprovalSummary {
             id,
@@ -189,14 +227,34 @@ impl Actor {
             kind: kind.to_owned(),
             title,
             agent,
-            directory: directory.display().to_string(),
+            directory,
             inventory: scope.inventory,
             executables: scope.executables,
             dotfiles: scope.dotfiles,
             configuration_as_code: scope.configuration_as_code,
             limit_bytes: scope.limit_bytes,
             expires_in_s: left,
+            turns,
+            secret_looking,
         }
+    }
+}
+
+/// Everything that would leave. None: it cannot be captured now, which the move would say. Blocks.
+fn count(context: &Context, wanted: &Wanted) -> Option<Box<Leaves>> {
+    let payload = payload::take(context, wanted).ok()?;
+    let scope = payload.scope().ok().filter(crate::scrutiny::can_be_shown)?;
+    Some(Box::new(Leaves { scope, secret_looking: payload.secret_looking }))
+}
+
+const fn nothing() -> Scope {
+    Scope {
+        inventory: Vec::new(),
+        limit_bytes: 0,
+        limit_entries: 0,
+        executables: Vec::new(),
+        dotfiles: Vec::new(),
+        configuration_as_code: Vec::new(),
     }
 }
 
@@ -216,12 +274,13 @@ fn leave_out_lists(summary: &mut ApprovalSummary) {
         what: "everything in it".to_owned(),
         disposition: Disposition::Transferred,
         count: 0,
-        bytes: summary.limit_bytes,
+        bytes: 0,
         note: "too much to be shown beside the others: answer those first".to_owned(),
     }];
     summary.executables.clear();
     summary.dotfiles.clear();
     summary.configuration_as_code.clear();
+    summary.secret_looking.clear();
 }
 
 fn said(refusal: Refusal) -> &'static str {

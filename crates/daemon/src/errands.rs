@@ -15,6 +15,8 @@ pub(crate) enum Errand {
     LookAtOffer,
     /// Look up the session that a take means.
     FindSession,
+    /// Count what would leave with a session that it wants.
+    CountSession,
     /// List the sessions here.
     List,
     /// Keep a listing.
@@ -26,7 +28,7 @@ impl Errand {
         match self {
             Self::LookAtOffer => limits::LOOKS_PER_PEER,
             Self::FindSession => limits::APPROVALS_PER_PEER,
-            Self::List | Self::KeepListing => 1,
+            Self::CountSession | Self::List | Self::KeepListing => 1,
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) const LOOKS_PER_PEER: usize = cede_core::limits::QUESTIONS_PER_PEER;
 pub(crate) const PEER_TEXT_CHARS: usize = cede_agent::adapter::limits::TITLE_CHARS;
 /// Longest directory kept of what a peer says, characters: a listing of a thousand sessions stays below a mebibyte.
 pub(crate) const PEER_PATH_CHARS: usize = 512;
+/// Files that look like secrets which an offer names; beyond it they are counted.
+pub(crate) const SECRETS_NAMED: usize = 100;
 /// Longest lists of one question, and of all questions in one answer: an answer is one line on the control socket.
 pub(crate) const SCOPE_SHOWN_BYTES: usize = 2 << 20;
 /// See [`SCOPE_SHOWN_BYTES`].

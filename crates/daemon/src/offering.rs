@@ -67,12 +67,13 @@ impl Prepared {
             device: self.order.destination_name.clone(),
             inventory: self.payload.inventory.clone(),
             bytes: self.payload.payload_bytes,
-            files: self.payload.entries,
+            files: self.payload.files,
             secret_looking: self.payload.secret_looking.clone(),
             executables: self.payload.executables.clone(),
             configuration_as_code: self.payload.configuration_as_code.clone(),
             untracked_bytes: self.payload.untracked_bytes,
             needs: self.needs(),
+            history_bytes: self.payload.history_bytes,
         }
     }
 

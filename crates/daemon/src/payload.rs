@@ -13,7 +13,7 @@ use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::Head;
 use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
 use cede_wire::id::{Hash, SessionId};
-use cede_wire::session::SessionKey;
+use cede_wire::session::{SessionInfo, SessionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_ms;
@@ -31,6 +31,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// A session as a take captures it: with no choice of a person.
+    pub(crate) fn all_of(info: &SessionInfo) -> Self {
+        let (key, directory) = (info.key.clone(), PathBuf::from(&info.directory));
+        Self { key, directory, include_ignored: Vec::new(), exclude: Vec::new(), have: Vec::new() }
+    }
+
     /// Keeps how a session was captured when it left: the same capture again gives the same payload, and what was left
     /// out then makes no difference when it comes back.
     pub(crate) fn keep(&self, context: &Context) -> std::io::Result<()> {
@@ -61,6 +67,9 @@ pub(crate) struct Payload {
     pub(crate) sources: Arc<SourceFiles>,
     pub(crate) payload_bytes: u64,
     pub(crate) entries: u64,
+    /// What a person calls files: of the working tree and the conversation.
+    pub(crate) files: u64,
+    pub(crate) history_bytes: u64,
     pub(crate) inventory: Vec<InventoryItem>,
     pub(crate) executables: Vec<String>,
     pub(crate) dotfiles: Vec<String>,
@@ -133,6 +142,7 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
     let catalog = Catalog { key: wanted.key.clone(), head: transcript.head, entries };
     let chunks = catalog.distinct_chunks();
     let entries = catalog.entries.len() as u64;
+    let (files, history_bytes) = figures(&catalog.entries);
     let bytes = catalog.to_bytes();
     drop(catalog);
     tracing::debug!(entries, ms = crate::moves::millis(began), "captured");
@@ -142,6 +152,8 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
         catalog: chunk_bytes(&bytes),
         payload_bytes: chunks.iter().map(|chunk| u64::from(chunk.length)).sum(),
         entries,
+        files,
+        history_bytes,
         bytes: bytes.into(),
         chunks,
         sources: Arc::new(captured.sources.merge(sources)),
@@ -153,6 +165,14 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
         untracked_bytes: captured.untracked_bytes,
         tree,
     })
+}
+
+/// How many files there are for a person, and how many bytes the repository's own records take.
+fn figures(entries: &[Entry]) -> (u64, u64) {
+    let is_file = |entry: &&Entry| entry.place != Place::Git && !matches!(entry.body, Body::Directory { .. });
+    let of_git = entries.iter().filter(|entry| entry.place == Place::Git);
+    let history = of_git.flat_map(Entry::chunks).map(|chunk| u64::from(chunk.length)).sum();
+    (entries.iter().filter(is_file).count() as u64, history)
 }
 
 fn make(directory: &Path) -> Result<(), PayloadError> {
@@ -243,13 +263,38 @@ impl Payload {
             return Err(PayloadError::TooLarge(most));
         }
         Ok(Scope {
-            inventory: self.inventory.clone(),
+            inventory: self.inventory_of_all(),
             limit_bytes: self.payload_bytes + self.payload_bytes / 4 + limits::SCOPE_SLACK_BYTES,
             limit_entries: self.entries + self.entries / 4 + 1_000,
             executables: self.executables.clone(),
             dotfiles: self.dotfiles.clone(),
             configuration_as_code: self.configuration_as_code.clone(),
         })
+    }
+
+    /// The inventory with what an operator looks for first: the secrets by name, and how much it is in all.
+    fn inventory_of_all(&self) -> Vec<InventoryItem> {
+        let secrets = self.secret_looking.len();
+        let mut note = self.secret_looking.iter().take(limits::SECRETS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        if let Some(more) = secrets.checked_sub(limits::SECRETS_NAMED).filter(|more| *more > 0) {
+            note = format!("{note} and {more} more");
+        }
+        let travels = |what: &str, count: usize, bytes, note| InventoryItem {
+            what: what.to_owned(),
+            disposition: Disposition::Transferred,
+            count: count as u64,
+            bytes,
+            note,
+        };
+        let mut all = self.inventory.clone();
+        all.truncate(cede_wire::limits::INVENTORY_ITEMS - 2);
+        if secrets > 0 {
+            all.push(travels("of these, files that look like secrets", secrets, 0, note));
+        }
+        let known = "unless parts of it are there already".to_owned();
+        let files = usize::try_from(self.files).unwrap_or(usize::MAX);
+        all.push(travels("in all", files, self.payload_bytes, known));
+        all
     }
 
     /// Where the work lies, as the destination should know it.

@@ -231,7 +231,7 @@ pub struct Plan {
     pub inventory: Vec<InventoryItem>,
     /// Content bytes if the destination has nothing of it.
     pub bytes: u64,
-    /// Number of files.
+    /// Number of files of the working tree and the conversation.
     pub files: u64,
     /// Files that look like secrets and would travel.
     pub secret_looking: Vec<String>,
@@ -243,6 +243,9 @@ pub struct Plan {
     pub untracked_bytes: u64,
     /// What must be said yes to before it can move: flags to add.
     pub needs: Vec<String>,
+    /// Bytes of history: the repository's objects and its records.
+    #[serde(default)]
+    pub history_bytes: u64,
 }
 
 /// A session in lists.
@@ -339,10 +342,16 @@ pub struct ApprovalSummary {
     pub dotfiles: Vec<String>,
     /// Files that tools run unasked.
     pub configuration_as_code: Vec<String>,
-    /// Most bytes.
+    /// Most bytes that are taken; 0 where a session would leave.
     pub limit_bytes: u64,
     /// Seconds until it counts as a no.
     pub expires_in_s: u64,
+    /// Number of user turns.
+    #[serde(default)]
+    pub turns: u64,
+    /// Files that look like secrets and would leave. Of what comes the inventory names them.
+    #[serde(default)]
+    pub secret_looking: Vec<String>,
 }
 
 /// One screen.

@@ -2,7 +2,7 @@
 
 use cede_wire::control::ApprovalSummary;
 
-use crate::page::{Ink, Page, Span, plain, strong};
+use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::show::inventory::{self, Paths};
 use crate::units;
 
@@ -35,19 +35,30 @@ fn one(approval: &ApprovalSummary, paths: Paths) -> Page {
         strong(&id),
         plain(format!("  {}; no answer in {} s counts as a no", question(approval), approval.expires_in_s)),
     ]);
-    page.line([plain(format!(
-        "  {}, at most {}, {} {}",
-        approval.agent.name(),
-        units::bytes(approval.limit_bytes),
-        if approval.kind == GIVE { "lies in" } else { "would lie in" },
-        approval.directory
-    ))]);
+    page.line([plain(format!("  {}{}", approval.agent.name(), about(approval)))]);
+    if approval.inventory.is_empty() {
+        page.line([faint("  what it is made of is not counted yet: ask again in a moment")]);
+    }
     page.append(inventory::items(&approval.inventory));
     page.append(inventory::class("executable", &approval.executables, Ink::Plain, paths));
     page.append(inventory::class("name begins with a dot", &approval.dotfiles, Ink::Plain, paths));
     page.append(inventory::class("run by tools unasked", &approval.configuration_as_code, Ink::Warn, paths));
+    page.append(inventory::class("looks like a secret", &approval.secret_looking, Ink::Warn, paths));
     page.line([plain(format!("  answer: cede allow {id}, or cede deny {id}"))]);
     page
+}
+
+/// How long the conversation is, where it lies, and what bounds it.
+fn about(approval: &ApprovalSummary) -> String {
+    let turns = match approval.turns {
+        0 => String::new(),
+        turns => format!(", {}", units::count(turns, "turn", "turns")),
+    };
+    let directory = &approval.directory;
+    if approval.kind == GIVE {
+        return format!("{turns}, lies in {directory}");
+    }
+    format!("{turns}, would lie in {directory}; never more than {}", units::bytes(approval.limit_bytes))
 }
 
 fn question(approval: &ApprovalSummary) -> String {
@@ -73,6 +84,39 @@ mod tests {
     fn question_about_a_session_that_would_leave_says_so() {
         let approval = ApprovalSummary { kind: "give".into(), ..samples::approval() };
         assert!(page(&[approval], Paths::All).render(false).contains("laptop wants to take \"Fix the login\""));
+    }
+
+    #[test]
+    fn owner_is_shown_as_much_as_the_destination() {
+        let approval = ApprovalSummary {
+            kind: "give".into(),
+            limit_bytes: 0,
+            secret_looking: vec![".env".into()],
+            ..samples::approval()
+        };
+        let text = page(&[approval], Paths::Few { command: "cede approvals --all" }).render(false);
+        assert!(text.contains("\n  claude-code, 12 turns, lies in /home/ada/project\n"), "{text}");
+        assert!(text.contains("  looks like a secret: 1\n    .env\n") && text.contains("  travels "), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_counted_yet_is_said_to_be() {
+        let approval = ApprovalSummary { kind: "give".into(), inventory: Vec::new(), ..samples::approval() };
+        assert!(page(&[approval], Paths::All).render(false).contains("is not counted yet"));
+    }
+
+    /// Shows: L-6
+    #[test]
+    fn nothing_that_a_peer_names_repaints_the_question() {
+        let bad = "x\u{1b}[2K\r\u{202e}\nsafe".to_owned();
+        let mut approval = ApprovalSummary { directory: bad.clone(), device: bad.clone(), ..samples::approval() };
+        (approval.inventory[0].what, approval.inventory[0].note) = (bad.clone(), bad.clone());
+        for list in [&mut approval.executables, &mut approval.dotfiles, &mut approval.configuration_as_code] {
+            *list = vec![bad.clone()];
+        }
+        approval.secret_looking = vec![bad];
+        let text = page(&[approval], Paths::All).render(false);
+        assert!(!text.contains(['\u{1b}', '\r', '\u{202e}']) && !text.contains("\nsafe"), "{text}");
     }
 
     /// Shows: L-6

@@ -21,13 +21,21 @@ pub(crate) enum Paths {
 
 /// The plan of a move.
 pub(crate) fn plan(plan: &Plan, paths: Paths) -> Page {
+    let history = match plan.history_bytes {
+        0 => String::new(),
+        bytes => format!(" and {} of history", units::bytes(bytes)),
+    };
     let mut page = Page::default();
     page.line([
         plain("\""),
         strong(&plan.session.title),
         plain(format!("\" ({}) from {} to ", plan.session.agent.name(), plan.session.owner)),
         strong(&plan.device),
-        plain(format!(": {}, at most {}", units::count(plan.files, "file", "files"), units::bytes(plan.bytes))),
+        plain(format!(
+            ": {}{history}, at most {}",
+            units::count(plan.files, "file", "files"),
+            units::bytes(plan.bytes)
+        )),
     ]);
     page.append(items(&plan.inventory));
     page.append(class("executable", &plan.executables, Ink::Plain, paths));

@@ -90,6 +90,8 @@ pub(crate) fn approval() -> ApprovalSummary {
         configuration_as_code: vec![".claude/settings.json".into()],
         limit_bytes: 64_000_000,
         expires_in_s: 110,
+        turns: 12,
+        secret_looking: Vec::new(),
     }
 }
 
@@ -136,6 +138,7 @@ pub(crate) fn plan() -> Plan {
         configuration_as_code: Vec::new(),
         untracked_bytes: 120_000_000,
         needs: vec!["--yes-large".into(), "--yes-secrets".into()],
+        history_bytes: 5_000_000,
     }
 }
 
