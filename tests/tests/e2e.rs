@@ -21,6 +21,8 @@ use cede_wire::session::{AgentKind, SessionKey};
 
 #[path = "e2e/faults.rs"]
 mod faults;
+#[path = "e2e/people.rs"]
+mod people;
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 

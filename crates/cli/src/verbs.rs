@@ -107,11 +107,17 @@ impl Hand<'_> {
     }
 
     fn to(&self, to: &To) -> Result<u8, Failure> {
-        let session = if to.files { Some(self.adopt_first(to)?) } else { to.session.clone() };
+        // A dry run makes no session of the directory.
+        let (session, directory) = match (to.files, to.dry_run) {
+            (true, true) => (None, text_of(&real(directory_of(to))?)?),
+            (true, false) => (Some(self.adopt_first(to)?), text_of(&present()?)?),
+            (false, _) => (to.session.clone(), text_of(&present()?)?),
+        };
         let request = MoveRequest {
             device: to.device.clone(),
             session,
-            directory: text_of(&present()?)?,
+            directory,
+            files: to.files && to.dry_run,
             dry_run: to.dry_run,
             wait: to.wait,
             include_ignored: to.include_ignored.clone(),
@@ -124,8 +130,7 @@ impl Hand<'_> {
     }
 
     fn adopt_first(&self, to: &To) -> Result<String, Failure> {
-        let directory = to.session.as_deref().unwrap_or(".");
-        let Answer::Adopted(session) = self.client.ask(adopt(Path::new(directory))?)? else {
+        let Answer::Adopted(session) = self.client.ask(adopt(directory_of(to))?)? else {
             return Err(fault::unexpected_answer());
         };
         Ok(session.id.to_string())
@@ -181,15 +186,22 @@ fn policy(ask: bool, yes: bool) -> Option<PeerPolicy> {
     }
 }
 
+fn directory_of(to: &To) -> &Path {
+    Path::new(to.session.as_deref().unwrap_or("."))
+}
+
 fn adopt(directory: &Path) -> Result<Command, Failure> {
+    Ok(Command::Adopt { directory: text_of(&real(directory)?)? })
+}
+
+fn real(directory: &Path) -> Result<std::path::PathBuf, Failure> {
     let real = directory.canonicalize().and_then(|real| {
         if real.is_dir() { Ok(real) } else { Err(std::io::Error::from(std::io::ErrorKind::NotADirectory)) }
     });
-    let real = real.map_err(|error| {
+    real.map_err(|error| {
         let what = format!("{} cannot become a session", directory.display());
         fault::local(exit::FAILED, &what, &error.to_string(), "name a directory that exists: cede adopt DIR")
-    })?;
-    Ok(Command::Adopt { directory: text_of(&real)? })
+    })
 }
 
 fn present() -> Result<std::path::PathBuf, Failure> {

@@ -1,5 +1,8 @@
 //! What a person may ask of the daemon, one arm a command.
 
+use std::path::Path;
+
+use cede_carrier::endpoint::dial::DialError;
 use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
@@ -7,13 +10,15 @@ use cede_wire::member::Member;
 use cede_wire::message::PeerMessage;
 use cede_wire::record::{PeerPolicy, Record};
 use cede_wire::refusal::Refusal;
-use cede_wire::session::{AgentKind, SessionInfo};
+use cede_wire::session::{AgentKind, Requirement, SessionInfo};
 
 use crate::actor::{Actor, Input};
 use crate::clock::random;
 use crate::context::Context;
 use crate::control::Replies;
-use crate::offering::{Order, failure, stopping};
+use crate::offering::{Order, Prepared, failure, stopping};
+use crate::payload::{self, PayloadError};
+use crate::peers::{self, Unreached};
 use crate::sessions::{self, Found};
 
 impl Actor {
@@ -37,7 +42,7 @@ impl Actor {
             Command::PairConfirm { accept } => replies.settle(self.confirm_pairing(accept)),
             Command::Revoke { device } => replies.settle(self.revoke(&device)),
             Command::Policy { device, policy } => replies.settle(self.policy(&device, policy)),
-            Command::Address { device, address } => replies.settle(self.set_address(&device, address)),
+            Command::Address { device, address } => self.set_address(&device, address, replies),
             Command::To(request) => self.to(request, replies),
             Command::Take { session, wait, carry_only } => self.ask_take(session, wait, carry_only, replies),
             Command::Cancel { handoff } => replies.settle(self.cancel(&handoff)),
@@ -54,7 +59,12 @@ impl Actor {
             let Ok(found) = context.block(sessions::discover).await else { return };
             let listening = listening(&context);
             let status = context.ask(move |actor| actor.status(&found, listening)).await;
-            replies.settle(status.map(|status| Answer::Status(Box::new(status))).map_err(stopping));
+            let told = sessions::told(&context).await;
+            let named = status.map(|mut status| {
+                sessions::call_as_owners_do(&mut status.sessions, &told);
+                Answer::Status(Box::new(status))
+            });
+            replies.settle(named.map_err(stopping));
         });
     }
 
@@ -70,6 +80,7 @@ impl Actor {
                     silent
                         .push(format!("{} is not answering; its sessions are listed as it last told them", peer.name));
                 }
+                sessions::call_as_owners_do(&mut all, &peer.listed);
                 merge(&mut all, peer.listed.into_iter().map(|one| sessions::remote(one, peer.name.clone())));
             }
             replies.done(Answer::Sessions { sessions: all, silent });
@@ -173,26 +184,39 @@ impl Actor {
         Ok(Answer::Said { text })
     }
 
-    fn set_address(&mut self, text: &str, address: String) -> Result<Answer, Failure> {
-        let member = self.find_member(text)?;
-        let device = member.device();
-        if address
-            .rsplit_once(':')
-            .and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()))
-            .is_none()
-        {
-            let why = format!("{address} is not HOST:PORT");
-            return Err(failure(
-                exit::USAGE,
-                "nothing was noted",
-                &why,
-                "cede devices address <device> 192.0.2.7:4455",
-            ));
+    /// Looks at the address at once, and notes it unless another device answers there.
+    fn set_address(&mut self, text: &str, address: String, replies: Replies) {
+        let member = match self.find_member(text).and_then(|member| is_address(&address).map(|()| member)) {
+            Ok(member) => member,
+            Err(failed) => return replies.failed(failed),
+        };
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let found = peers::probe(&context, &member, &address).await;
+            let noted = context.ask(move |actor| actor.note_probed(&member, address, found)).await;
+            replies.settle(noted.unwrap_or_else(|stops| Err(stopping(stops))));
+        });
+    }
+
+    fn note_probed(
+        &mut self,
+        member: &Member,
+        address: String,
+        found: Result<(), Unreached>,
+    ) -> Result<Answer, Failure> {
+        let (device, name) = (member.device(), &member.name);
+        if let Err(error @ Unreached::Dial(DialError::WrongKey { .. })) = &found {
+            let cure = format!("on {name}, look where it listens: cede status");
+            return Err(failure(exit::FAILED, "nothing was noted", &format!("{address}: {error}"), &cure));
         }
+        let text = match &found {
+            Ok(()) => format!("{name} answers at {address}"),
+            Err(error) => format!("noted: {name} is looked for at {address}; not reached there now: {error}"),
+        };
         self.peers.addresses.insert(device, address.clone());
-        self.record(Record::AddressSeen { device, address: address.clone() });
+        self.record(Record::AddressSeen { device, address });
         self.reach(device);
-        Ok(Answer::Said { text: format!("{} is looked for at {address}", member.name) })
+        Ok(Answer::Said { text })
     }
 
     fn to(&mut self, request: MoveRequest, replies: Replies) {
@@ -207,7 +231,13 @@ impl Actor {
         });
     }
 
-    fn start_found(&mut self, member: &Member, request: MoveRequest, found: &Found, replies: Replies) {
+    fn start_found(&mut self, member: &Member, mut request: MoveRequest, found: &Found, replies: Replies) {
+        if request.files && request.dry_run {
+            match sessions::adopted(&found.sessions, &request.directory) {
+                Some(session) => request.session = Some(session.to_string()),
+                None => return self.plan_directory(member, request, replies),
+            }
+        }
         let picked = sessions::pick(&found.sessions, request.session.as_deref(), &request.directory);
         let info = match picked {
             Ok(info) => info,
@@ -229,6 +259,24 @@ impl Actor {
         }
     }
 
+    /// What would travel of a directory that is no session, and becomes none.
+    fn plan_directory(&self, member: &Member, request: MoveRequest, replies: Replies) {
+        let (destination, destination_name) = (member.device(), member.name.clone());
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let planned = context.block(move |context| unnamed(context, destination, destination_name, request)).await;
+            let prepared = match planned {
+                Ok(Ok(prepared)) => prepared,
+                Ok(Err(failed)) => return replies.failed(failed),
+                Err(stops) => return replies.failed(stopping(stops)),
+            };
+            let info = prepared.order.info.clone();
+            let summary = context.ask(move |actor| actor.summary(&info)).await;
+            let plan = summary.map(|summary| Answer::Plan(Box::new(prepared.plan(summary))));
+            replies.settle(plan.map_err(stopping));
+        });
+    }
+
     /// A session that is not found here may be one that was: then its owner is named.
     fn maybe_elsewhere(&self, text: Option<&str>, directory: &str, failed: Failure) -> Failure {
         self.known(text, directory).map_or(failed, |session| self.elsewhere(session))
@@ -242,7 +290,7 @@ impl Actor {
                         || placed.key.native.as_str().starts_with(text)
                         || placed.title == text)
             }
-            None => sessions::path_of(&placed.directory) == std::path::Path::new(directory),
+            None => sessions::path_of(&placed.directory) == Path::new(directory),
         };
         let mut fitting = self.placed.values().filter(fits);
         let one = fitting.next()?.key.id();
@@ -272,12 +320,16 @@ impl Actor {
                     .listed
                     .into_iter()
                     .filter(|one| sessions::pick(std::slice::from_ref(&one.info), Some(&text), "").is_ok());
-                fitting.extend(fits.map(|one| (device, one.info.key.id())));
+                fitting.extend(fits.map(|one| (device, one.info)));
             }
             match fitting.as_slice() {
-                [(device, session)] => {
-                    let (device, session) = (*device, *session);
-                    context.tell(move |actor| actor.take(session, device, wait, carry_only, replies.watcher())).await;
+                [(device, info)] => {
+                    let (device, info) = (*device, info.clone());
+                    let ask = move |actor: &mut Actor| {
+                        let asked = (info.key.id(), info.title.as_str());
+                        actor.take(asked, device, wait, carry_only, replies.watcher());
+                    };
+                    context.tell(ask).await;
                 }
                 [] => {
                     let why = format!("no session called {text} is known here, and no device is known to have one");
@@ -297,7 +349,8 @@ impl Actor {
         let owner = self.custodian.owner(session);
         match owner {
             Some(owner) if owner != self.context.local.device() => {
-                self.take(session, owner, wait, carry_only, replies.watcher());
+                let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
+                self.take((session, &title), owner, wait, carry_only, replies.watcher());
             }
             Some(_) | None => replies.done(Answer::Said { text: format!("the session is {}", self.state_of(session)) }),
         }
@@ -366,6 +419,15 @@ impl Actor {
     pub(crate) fn connected(&self, device: DeviceId) -> bool {
         self.peers.is_connected(device)
     }
+}
+
+fn is_address(address: &str) -> Result<(), Failure> {
+    let parts = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    if parts.is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        return Ok(());
+    }
+    let why = format!("{address} is not HOST:PORT");
+    Err(failure(exit::USAGE, "nothing was noted", &why, "cede devices address <device> 192.0.2.7:4455"))
 }
 
 fn changes(command: &Command) -> bool {
@@ -443,6 +505,22 @@ fn adopt(context: Context, directory: String, replies: Replies) {
             Err(stops) => replies.failed(stopping(stops)),
         }
     });
+}
+
+/// Captures a directory as the session that it is not. Blocks.
+fn unnamed(
+    context: &Context,
+    destination: DeviceId,
+    destination_name: String,
+    request: MoveRequest,
+) -> Result<Prepared, Failure> {
+    let not_captured = |error: &PayloadError| crate::offering::not_captured(error);
+    let info = cede_agent::adapter::files::unnamed(Path::new(&request.directory));
+    let info = info.map_err(|error| not_captured(&error.into()))?;
+    let order = Order { info, destination, destination_name, request, take: None };
+    let payload = payload::take_unnamed(context, &order.wanted(&[])).map_err(|error| not_captured(&error))?;
+    let requirement = Requirement { agent: AgentKind::Files, version: String::new(), provider: None };
+    Ok(Prepared { order, requirement, payload })
 }
 
 fn adopt_blocking(context: &Context, directory: &str) -> Result<SessionInfo, Failure> {

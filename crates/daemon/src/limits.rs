@@ -108,6 +108,8 @@ pub(crate) const RELEASED_PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LISTING: Duration = Duration::from_millis(1_500);
 /// How long a move or a take waits for a link to the other device.
 pub(crate) const REACH: Duration = Duration::from_secs(10);
+/// How long an address that a person names is tried before it is noted as it is.
+pub(crate) const PROBE: Duration = Duration::from_secs(3);
 /// Pause between two looks whether it stands, or never will.
 pub(crate) const REACH_LOOK: Duration = Duration::from_secs(1);
 /// How long a look at the agents' stores may be reused.

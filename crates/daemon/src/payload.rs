@@ -111,6 +111,28 @@ impl PayloadError {
 /// Captures a session. Blocks.
 pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, PayloadError> {
     let adapter = context.adapter(wanted.key.agent).ok_or(PayloadError::NoAdapter)?;
+    take_with(context, wanted, |scratch| adapter.capture(&wanted.key.native, scratch))
+}
+
+/// Captures a directory that is no session, and leaves nothing behind. Blocks.
+pub(crate) fn take_unnamed(context: &Context, wanted: &Wanted) -> Result<Payload, PayloadError> {
+    let head = Head { turn: 0, length: 0, hash: Hash::of(b"") };
+    let unspoken = Transcript { files: Vec::new(), head, turns: 0, inventory: Vec::new() };
+    let taken = take_with(context, wanted, |_| Ok(unspoken));
+    let id = wanted.key.id();
+    // What was never there is gone as well.
+    let _ = std::fs::remove_dir_all(context.place("scratch", &id.to_string()));
+    for cache in ["tree", "transcript"] {
+        let _ = std::fs::remove_file(context.place("cache", &format!("{id}.{cache}")));
+    }
+    taken
+}
+
+fn take_with(
+    context: &Context,
+    wanted: &Wanted,
+    spoken_in: impl FnOnce(&Path) -> Result<Transcript, AgentError>,
+) -> Result<Payload, PayloadError> {
     let id = wanted.key.id();
     // A capture that was withdrawn may still run; two of one session would write over each other's files.
     let capturing = context.capturing(id);
@@ -120,7 +142,7 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
     make(&scratch)?;
     let (mut cache, cache_file) = load_cache(context, &format!("{id}.tree"));
     let (mut spoken, spoken_file) = load_cache(context, &format!("{id}.transcript"));
-    let transcript = adapter.capture(&wanted.key.native, &scratch)?;
+    let transcript = spoken_in(&scratch)?;
     let tree = inspect(&wanted.directory)?;
     let options = CaptureOptions {
         include_ignored: &wanted.include_ignored,

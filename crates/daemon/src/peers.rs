@@ -518,18 +518,42 @@ async fn dial_any(context: &Context, member: &Member, addresses: &[String]) -> b
 
 /// One attempt to reach a member at an address. The link comes in as an input.
 pub(crate) async fn dial(context: &Context, member: &Member, address: &str) -> bool {
-    let Ok(Some(hello)) = context.ask(|actor| actor.peers.hello()).await else { return false };
-    let Ok(mut found) = tokio::net::lookup_host(address.to_owned()).await else { return false };
-    let Some(socket) = found.next() else { return false };
-    match context.endpoint.dial(socket, &member.key, &hello).await {
-        Ok(link) => context.inputs.send(Input::Reached(link, address.to_owned())).await.is_ok(),
-        Err(error) => {
+    match dial_at(context, member, address).await {
+        Ok(()) => true,
+        Err(Unreached::Dial(error)) => {
             let device = member.device();
             tracing::debug!(peer = %device.short(), %error, "not reached");
             context.tell(move |actor| drop(actor.peers.troubles.insert(device, error))).await;
             false
         }
+        Err(Unreached::NoHost(_) | Unreached::Stopping) => false,
     }
+}
+
+/// Looks whether a member answers at an address, for a person who waits.
+pub(crate) async fn probe(context: &Context, member: &Member, address: &str) -> Result<(), Unreached> {
+    let dialed = tokio::time::timeout(limits::PROBE, dial_at(context, member, address)).await;
+    dialed.unwrap_or(Err(Unreached::Dial(DialError::Unreachable)))
+}
+
+/// Why a member was not reached at an address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreached {
+    #[error(transparent)]
+    Dial(DialError),
+    #[error("no device has that name now: {0}")]
+    NoHost(std::io::Error),
+    #[error("the daemon stops")]
+    Stopping,
+}
+
+async fn dial_at(context: &Context, member: &Member, address: &str) -> Result<(), Unreached> {
+    let Ok(Some(hello)) = context.ask(|actor| actor.peers.hello()).await else { return Err(Unreached::Stopping) };
+    let mut found = tokio::net::lookup_host(address.to_owned()).await.map_err(Unreached::NoHost)?;
+    let socket = found.next().ok_or_else(|| Unreached::NoHost(std::io::ErrorKind::NotFound.into()))?;
+    let link = context.endpoint.dial(socket, &member.key, &hello).await.map_err(Unreached::Dial)?;
+    let reached = context.inputs.send(Input::Reached(link, address.to_owned())).await;
+    reached.map_err(|_| Unreached::Stopping)
 }
 
 async fn write(link: Link, mut control: ControlSender, mut messages: mpsc::Receiver<PeerMessage>) {

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use cede_wire::control::{Failure, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::member::Member;
 use cede_wire::message::{ListedSession, PeerMessage};
-use cede_wire::session::{SessionInfo, SessionKey};
+use cede_wire::session::{AgentKind, SessionInfo, SessionKey};
 
 use crate::actor::Actor;
 use crate::context::Context;
@@ -88,6 +89,12 @@ pub(crate) fn pick(found: &[SessionInfo], text: Option<&str>, directory: &str) -
         [] => Err(none_found(text, directory)),
         several => Err(too_many(several)),
     }
+}
+
+/// The session that a plain directory is.
+pub(crate) fn adopted(found: &[SessionInfo], directory: &str) -> Option<SessionId> {
+    let is_it = |info: &&SessionInfo| info.key.agent == AgentKind::Files && info.directory == directory;
+    found.iter().find(is_it).map(|info| info.key.id())
 }
 
 fn named(info: &SessionInfo, text: &str) -> bool {
@@ -305,6 +312,24 @@ impl Actor {
         self.listings.push((device, answer));
         self.send(device, PeerMessage::SessionsQuery);
         Some(answered)
+    }
+}
+
+/// What the members last told of their sessions.
+pub(crate) async fn told(context: &Context) -> Vec<ListedSession> {
+    let members = context.ask(|actor| actor.peers.members().iter().map(Member::device).collect::<Vec<_>>()).await;
+    let members = members.unwrap_or_default();
+    let told = context.block(move |context| members.iter().flat_map(|one| context.listings.of(*one)).collect());
+    told.await.unwrap_or_default()
+}
+
+/// One session has one title everywhere: that of the device that is in charge of it, as it last told.
+pub(crate) fn call_as_owners_do(all: &mut [SessionSummary], told: &[ListedSession]) {
+    for session in all.iter_mut().filter(|session| !session.here) {
+        let by_owner = |one: &&ListedSession| one.info.key.id() == session.id && one.token >= session.token;
+        if let Some(one) = told.iter().filter(by_owner).max_by_key(|one| one.token) {
+            session.title.clone_from(&one.info.title);
+        }
     }
 }
 

@@ -145,7 +145,7 @@ impl Actor {
     /// Asks the owner for a session; the client watches the move.
     pub(crate) fn take(
         &mut self,
-        session: SessionId,
+        (session, title): (SessionId, &str),
         owner: DeviceId,
         wait: bool,
         carry_only: bool,
@@ -154,7 +154,7 @@ impl Actor {
         let request = self.takes.ask(Asked { owner, session, wait, carry_only, offered: false });
         let (from, to) = (self.device_name(owner), self.name.clone());
         self.moves.watch(session, watcher);
-        self.moves.begin(session, "", &from, &to);
+        self.moves.begin(session, title, &from, &to);
         self.report(session, Phase::Preparing, (0, 0), 0, &format!("asking {from}"));
         self.send(owner, PeerMessage::Take { request, session, wait, carry_only });
         self.reach(owner);

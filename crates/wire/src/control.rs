@@ -140,6 +140,9 @@ pub struct MoveRequest {
     pub confirm_large: bool,
     /// The person said yes to files that look like secrets.
     pub confirm_secrets: bool,
+    /// With `dry_run`: `directory` itself is meant, whether it is a session already or not.
+    #[serde(default)]
+    pub files: bool,
 }
 
 /// One line of an answer.

@@ -162,6 +162,17 @@ impl Adapter for FilesAdapter {
     }
 }
 
+/// A directory as the session that it would be; nothing is registered.
+///
+/// # Errors
+/// [`AgentError`] where it could be none.
+pub fn unnamed(directory: &Path) -> Result<SessionInfo, AgentError> {
+    let directory = directory.canonicalize().map_err(|error| durable::world("open", directory, &error))?;
+    let name = Hash::of(directory.as_os_str().as_encoded_bytes()).short();
+    let native = NativeId::parse(&name).ok_or(AgentError::BadArrival(name))?;
+    Ok(info(native, &Adopted { directory }))
+}
+
 fn info(native: NativeId, adopted: &Adopted) -> SessionInfo {
     let changed = std::fs::metadata(&adopted.directory).and_then(|meta| meta.modified()).ok();
     let name = adopted.directory.file_name().unwrap_or_default().to_string_lossy();

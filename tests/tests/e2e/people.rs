@@ -1,0 +1,96 @@
+//! What people see first, and the ways out of where they got stuck.
+
+use super::*;
+
+fn said(result: Result<Answer, Failure>) -> String {
+    match result {
+        Ok(Answer::Said { text }) => text,
+        other => panic!("nothing was said: {other:?}"),
+    }
+}
+
+fn address(of: &str, address: &str) -> Command {
+    Command::Address { device: of.to_owned(), address: address.to_owned() }
+}
+
+#[test]
+fn dry_run_of_a_directory_makes_no_session_of_it() {
+    let devices = Devices::paired(CEDE);
+    let a = &devices.a;
+    project(a);
+    let before = names(a.cede_home.as_path());
+    let state = names(&a.state());
+    let planned = a.typed(&["to", "server", "project", "--files", "--dry-run", "--json"]);
+    assert!(planned.status.success(), "{}", String::from_utf8_lossy(&planned.stderr));
+    let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!((&planned["answer"], &planned["session"]["title"]), (&"plan".into(), &"project".into()));
+    assert!(planned["files"].as_u64().unwrap() > 3 && planned["history_bytes"].as_u64().unwrap() > 0, "{planned}");
+    assert_eq!(a.status().sessions, []);
+    assert_eq!(names(a.cede_home.as_path()), before);
+    let left = ["scratch", "cache", "agents/files"].map(|place| names(&a.state().join(place)));
+    assert_eq!(left.concat(), [""; 0], "before: {state:?}");
+    // One that is a session already is planned as that one.
+    let id = a.adopt(&a.home.join("project")).id;
+    let planned = a.typed(&["to", "server", "project", "--files", "--dry-run", "--json"]);
+    assert!(String::from_utf8_lossy(&planned.stdout).contains(&id.to_string()));
+}
+
+#[test]
+fn address_is_tried_at_once_and_kept_though_the_peer_is_away() {
+    let mut devices = Devices::paired(CEDE);
+    let there = devices.b.address.clone();
+    assert_eq!(said(devices.a.ask(address("server", &there))), format!("server answers at {there}"));
+    let here = devices.a.address.clone();
+    let failed = refused(devices.a.ask(address("server", &here)));
+    assert_eq!(failed.what, "nothing was noted");
+    devices.b.kill();
+    let nowhere = "localhost:9";
+    let kept = said(devices.a.ask(address("server", nowhere)));
+    assert!(kept.starts_with("noted: server is looked for at localhost:9; not reached there now: "), "{kept}");
+    assert_eq!(devices.a.status().peers[0].address.as_deref(), Some(nowhere));
+    let failed = refused(devices.a.ask(address("server", "server")));
+    assert_eq!(failed.exit, exit::USAGE);
+}
+
+/// Shows: H-14, L-7
+#[test]
+fn both_sides_are_shown_the_secrets_by_name_and_how_much_it_is() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (tree, id) = adopted(a);
+    std::fs::write(tree.join("server.pem"), "not a key").unwrap();
+    let asked = b.open(Command::Take { session: id.to_string(), wait: false, carry_only: false }).unwrap();
+    let mut waiting = question(a);
+    assert_eq!(b.status().moves.remove(0).progress.session, id);
+    wait_until("what would leave is counted", || {
+        waiting = question(a);
+        !waiting.inventory.is_empty()
+    });
+    assert_eq!((waiting.title.as_str(), waiting.directory.as_str()), ("project", tree.to_str().unwrap()));
+    assert_eq!(waiting.secret_looking, ["server.pem"]);
+    assert!(waiting.executables.iter().any(|path| path == "src/greet.sh"), "{:?}", waiting.executables);
+    decide(a, &waiting, false);
+    refused(asked.end(&mut |_| {}).unwrap());
+    let asked = a.open(Command::To(MoveRequest { confirm_secrets: true, ..request("server", id) })).unwrap();
+    let waiting = question(b);
+    let line = |what: &str| waiting.inventory.iter().find(|item| item.what.contains(what)).cloned().unwrap();
+    assert_eq!(line("look like secrets").note, "server.pem");
+    assert!(line("in all").bytes < 1 << 20 && line("in all").count > 3, "{:?}", line("in all"));
+    decide(b, &waiting, false);
+    refused(asked.end(&mut |_| {}).unwrap());
+}
+
+#[test]
+fn session_has_one_title_on_both_sides() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    std::fs::create_dir_all(b.home.join("project/other")).unwrap();
+    a.to("server", id).unwrap();
+    let there = b.session(id).unwrap().title;
+    assert_ne!(there, "project", "the place was taken, and a directory is called what it is called");
+    wait_until("the new owner has told its title", || {
+        a.typed(&["ls"]);
+        a.session(id).unwrap().title == there
+    });
+}
