@@ -299,6 +299,18 @@ pub(crate) async fn peers_sessions(context: &Context) -> Vec<PeerSessions> {
     all
 }
 
+/// A session as the peer says that has it now.
+pub(crate) async fn at(context: &Context, device: DeviceId, session: SessionId) -> Option<SessionInfo> {
+    let asked = context.ask(move |actor| actor.query(device)).await.ok()??;
+    let listed = tokio::time::timeout(limits::LISTING, asked).await.ok()?.ok()?;
+    listed.into_iter().map(|one| one.info).find(|info| info.key.id() == session)
+}
+
+/// Whether a peer's directory came through as it is: neither cut nor made safe to print.
+pub(crate) fn is_whole(directory: &str) -> bool {
+    !directory.contains('\\') && directory.chars().count() < limits::PEER_PATH_CHARS
+}
+
 type Answered = tokio::sync::oneshot::Receiver<Vec<ListedSession>>;
 
 impl Actor {

@@ -81,13 +81,15 @@ fn both_sides_are_shown_the_secrets_by_name_and_how_much_it_is() {
 }
 
 #[test]
-fn session_has_one_title_on_both_sides() {
+fn session_has_one_title_and_one_place_on_both_sides() {
     let devices = Devices::friends(CEDE);
     let (a, b) = (&devices.a, &devices.b);
     let (_, id) = adopted(a);
     std::fs::create_dir_all(b.home.join("project/other")).unwrap();
-    a.to("server", id).unwrap();
-    let there = b.session(id).unwrap().title;
+    let report = a.to("server", id).unwrap();
+    let place = b.session(id).unwrap();
+    assert_eq!((&report.directory, report.resume), (&place.directory, format!("cd {}", place.directory)));
+    let there = place.title;
     assert_ne!(there, "project", "the place was taken, and a directory is called what it is called");
     wait_until("the new owner has told its title", || {
         a.typed(&["ls"]);

@@ -1,6 +1,7 @@
 //! The course of one move that leaves: prepare, offer, transfer, freeze, decide, wait for the new owner's word.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -8,10 +9,10 @@ use cede_core::source::{Quiet, Round};
 use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::verify::Verified;
 use cede_wire::catalog::{ChunkRef, Oid};
-use cede_wire::control::{Answer, Failure, Phase, ReplyBody, exit};
+use cede_wire::control::{Answer, Failure, MoveReport, Phase, ReplyBody, exit};
 use cede_wire::custody::FencingToken;
 use cede_wire::handoff::Accept;
-use cede_wire::id::{HandoffId, SessionId};
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::message::NeedOf;
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
@@ -25,6 +26,7 @@ use crate::limits;
 use crate::offering::{self, Order, Prepared, failure, stopping};
 use crate::payload::{Payload, Wanted};
 use crate::sending::{self, Content, SendError};
+use crate::sessions;
 
 use super::{LeavingEvent, raise};
 
@@ -80,11 +82,26 @@ impl Move {
             return Err(failed);
         }
         let terms = prepared.terms(&self.context)?;
+        let to = prepared.order.destination;
         self.offer(&prepared, terms).await?;
         let accept = self.accepted().await?;
         self.transfer(prepared, accept).await?;
         self.decide().await?;
-        self.context.ask(move |actor| actor.move_report(session)).await.map_err(stopping)?.map(Box::new)
+        let mut report = self.context.ask(move |actor| actor.move_report(session)).await.map_err(stopping)??;
+        if let Answer::Moved(report) = &mut report {
+            self.look_there(to, report).await;
+        }
+        Ok(Box::new(report))
+    }
+
+    /// The new owner is asked where the session stands. One that does not say so in time is not waited for.
+    async fn look_there(&self, to: DeviceId, report: &mut MoveReport) {
+        let Some(info) = sessions::at(&self.context, to, self.session).await else { return };
+        let adapter = self.context.adapter(info.key.agent).filter(|_| sessions::is_whole(&info.directory));
+        report.resume = adapter
+            .map(|adapter| adapter.resume_command(&info.key.native, Path::new(&info.directory)))
+            .unwrap_or_default();
+        report.directory = info.directory;
     }
 
     async fn offer(&mut self, prepared: &Prepared, terms: cede_core::source::OfferTerms) -> Result<(), Failure> {
@@ -522,7 +539,7 @@ impl Move {
         placed: &PlacedSession,
         mut accept: Verified<Accept>,
     ) -> Result<(), Failure> {
-        let directory = crate::sessions::path_of(&placed.directory);
+        let directory = sessions::path_of(&placed.directory);
         let plain = Wanted { key, directory, include_ignored: Vec::new(), exclude: Vec::new(), have: Vec::new() };
         let wanted = Wanted::kept(&self.context, self.session).unwrap_or(plain);
         let payload = offering::capture(&self.context, wanted).await?;
