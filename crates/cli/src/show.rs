@@ -10,6 +10,7 @@ pub(crate) mod pairing;
 pub(crate) mod samples;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod up;
 
 use cede_wire::control::Answer;
 

@@ -17,22 +17,31 @@ use crate::config::Config;
 use crate::fault;
 use crate::limits::LAST_WORK;
 use crate::places::Places;
+use crate::show;
+use crate::terminal::Terminal;
 
 /// Runs the daemon until it is stopped.
 ///
 /// # Errors
 /// Why it did not start, or why it had to stop.
-pub(crate) fn run(up: Up, places: Places, json: bool) -> Result<u8, Failure> {
+pub(crate) fn run(up: Up, places: Places, terminal: &Terminal) -> Result<u8, Failure> {
     let config = Config::read(&places.config).map_err(|error| error.failure(&places.config))?;
-    log(up.log.as_deref().or(config.log.as_deref()).unwrap_or("info"), json)?;
+    log(up.log.as_deref().or(config.log.as_deref()).unwrap_or("info"), terminal.json)?;
     begin_again_with_one_heap();
     if up.while_stdin {
         std::thread::spawn(end_with_stdin);
     }
+    let state = places.state.clone();
     let options = options(up, config, places)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| fault::local(exit::FAILED, NOT_STARTED, &error.to_string(), ""))?;
-    let ended = runtime.block_on(cede_daemon::run(options));
+    // Whoever reads a log finds the same there.
+    let told = |up: &cede_daemon::Up| {
+        if terminal.bars {
+            terminal.talk(&show::up::page(up, &state));
+        }
+    };
+    let ended = runtime.block_on(cede_daemon::run(options, told));
     runtime.shutdown_timeout(LAST_WORK);
     ended.map(|()| exit::OK).map_err(|error| failure(&error))
 }

@@ -46,4 +46,4 @@ pub use cede_agent::adapter::{Surroundings, recorded};
 pub use clock::NoRandomness;
 pub use control::SocketError;
 pub use options::Options;
-pub use run::{RunError, run};
+pub use run::{RunError, Up, run};

@@ -12,6 +12,7 @@ use cede_seal::device::LocalDevice;
 use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
 use cede_store::journal::{Condition, Journal, JournalError, Replay};
 use cede_store::objects::{ObjectError, Objects};
+use cede_wire::id::DeviceId;
 use cede_wire::record::Record;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -71,20 +72,42 @@ pub enum RunError {
 #[derive(Default)]
 struct Facts {
     members: Vec<cede_wire::canonical::Signed<cede_wire::member::MemberEntry>>,
-    dropped: BTreeSet<cede_wire::id::DeviceId>,
-    policies: BTreeMap<cede_wire::id::DeviceId, cede_wire::record::PeerPolicy>,
-    addresses: BTreeMap<cede_wire::id::DeviceId, String>,
+    dropped: BTreeSet<DeviceId>,
+    policies: BTreeMap<DeviceId, cede_wire::record::PeerPolicy>,
+    addresses: BTreeMap<DeviceId, String>,
     placed: BTreeMap<cede_wire::id::SessionId, cede_wire::record::PlacedSession>,
 }
 
-/// Runs a daemon until it is told to stop: by `cede stop`, SIGTERM or SIGINT.
+/// A daemon that answers now, for the person who started it.
+#[derive(Debug, Clone)]
+pub struct Up {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub device: DeviceId,
+    /// The names of the devices that it is paired with.
+    pub peers: Vec<String>,
+    /// Where it listens.
+    pub listening: String,
+    /// What another machine would type to reach it.
+    pub reachable: String,
+}
+
+/// Runs a daemon until it is told to stop: by `cede stop`, SIGTERM or SIGINT. `told` hears when it answers.
 ///
 /// # Errors
 /// [`RunError`]; nothing was acted on after it.
-pub async fn run(options: Options) -> Result<(), RunError> {
+pub async fn run(options: Options, told: impl FnOnce(&Up)) -> Result<(), RunError> {
     let (mut actor, inbox, listener) = wake(&options)?;
     let context = actor.context.clone();
     tracing::info!(listening = %crate::commands::listening(&context), socket = %options.socket.display(), "up");
+    told(&Up {
+        name: actor.name.clone(),
+        device: context.local.device(),
+        peers: actor.peers.members().into_iter().map(|member| member.name).collect(),
+        listening: crate::commands::listening(&context),
+        reachable: crate::commands::reachable(&context),
+    });
     actor.keep_links();
     let around = [
         tokio::spawn(control::serve(context.clone(), listener)),
