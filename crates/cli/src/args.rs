@@ -221,6 +221,22 @@ pub(crate) struct Demo {
     /// Whose session moves
     #[arg(long, value_enum, default_value_t = DemoAgent::ClaudeCode)]
     pub(crate) agent: DemoAgent,
+    #[command(subcommand)]
+    pub(crate) stand_in: Option<StandIn>,
+}
+
+/// The agents' programs that the demo stands in for, in its own homes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StandIn {
+    /// Answer as OpenCode does
+    #[command(name = "opencode", hide = true)]
+    OpenCode {
+        /// Where the stand-in lies, beside the demo's homes
+        place: PathBuf,
+        /// What OpenCode was asked
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 /// The agents of the demo.

@@ -6,6 +6,7 @@ mod homes;
 mod operator;
 mod recorded;
 mod repository;
+mod stand_in;
 mod story;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::args::{Demo, DemoAgent};
 use crate::demo::evidence::Evidence;
 use crate::demo::homes::{Device, Running, cannot, end_all};
 use crate::demo::operator::Operator;
+use crate::demo::stand_in::Programs;
 use crate::demo::story::Story;
 use crate::fault;
 use crate::interrupt::on_interrupt;
@@ -35,6 +37,9 @@ use crate::verbs::{Hand, moving};
 /// # Errors
 /// What did not hold. No daemon runs on, and nothing is left behind unless `--keep` was said.
 pub(crate) fn run(demo: &Demo, terminal: &Terminal) -> Result<u8, Failure> {
+    if let Some(stand_in) = &demo.stand_in {
+        return stand_in::answer(stand_in);
+    }
     repository::need_git()?;
     let (running, interrupted) = (Running::default(), Arc::new(AtomicBool::new(false)));
     watch_for_ctrl_c(&running, &interrupted);
@@ -74,9 +79,10 @@ fn clean_up(demo: &Demo, root: tempfile::TempDir, terminal: &Terminal) -> Result
 
 /// From two empty homes to a session that went away and came back.
 fn tell(demo: &Demo, root: &Path, running: &Running, story: &mut Story<'_>) -> Result<(), Failure> {
-    let laptop = Device::start(root, "laptop", running)?;
-    let server = Device::start(root, "server", running)?;
-    story.devices(root);
+    let programs = Programs::of(root)?;
+    let laptop = Device::start(root, "laptop", &programs.path, running)?;
+    let server = Device::start(root, "server", &programs.path, running)?;
+    story.devices(root, &programs);
     if let Err(failure) = there_and_back(demo, root, [&laptop, &server], story) {
         [&laptop, &server].into_iter().for_each(|device| story.last_words(device));
         return Err(failure);
@@ -177,28 +183,36 @@ impl Guest<'_> {
     }
 }
 
-/// Plants a session of every agent; the one of `agent` is the one that moves.
+/// Plants a session of every agent and lists them; the one of `agent` is the one that moves.
 fn session_to_move(
     agent: DemoAgent,
     laptop: &Device,
     tree: &Path,
-    story: &Story<'_>,
+    story: &mut Story<'_>,
 ) -> Result<SessionSummary, Failure> {
-    let planted = recorded::plant_all(laptop, tree);
+    let mut planted = recorded::plant_all(laptop, tree);
+    planted.sessions.insert(AgentKind::Files, adopt(laptop, tree)?.native);
     story.planted(&planted);
+    let listed = sessions(laptop)?;
+    story.listed(&listed);
+    let unlisted = planted.sessions.iter().find(|(_, native)| listed.iter().all(|session| session.native != **native));
+    if let Some((agent, native)) = unlisted {
+        let why = format!("no adapter lists {native} of {}", agent.name());
+        return Err(broken("the daemon does not see a session that was planted", &why));
+    }
     let kind = match agent {
-        DemoAgent::Files => return adopt(laptop, tree),
+        DemoAgent::Files => AgentKind::Files,
         DemoAgent::Codex => AgentKind::Codex,
         DemoAgent::ClaudeCode => AgentKind::ClaudeCode,
         DemoAgent::OpenCode => AgentKind::OpenCode,
     };
-    let Some(native) = planted.sessions.get(&kind) else {
+    let found = planted.sessions.get(&kind);
+    let found = found.and_then(|native| listed.into_iter().find(|session| session.native == *native));
+    found.ok_or_else(|| {
         let why = planted.missing.get(&kind).map_or("", String::as_str);
         let what = format!("there is no recorded session of {}", kind.name());
-        return Err(fault::local(exit::FAILED, &what, why, "choose another: cede demo --agent claude-code"));
-    };
-    let found = sessions(laptop)?.into_iter().find(|session| session.native == *native);
-    found.ok_or_else(|| broken("the daemon does not see the session that was planted", "no adapter lists it"))
+        fault::local(exit::FAILED, &what, why, "choose another: cede demo --agent claude-code")
+    })
 }
 
 fn adopt(laptop: &Device, tree: &Path) -> Result<SessionSummary, Failure> {

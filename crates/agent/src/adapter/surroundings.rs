@@ -73,7 +73,7 @@ impl Surroundings {
     }
 
     /// The program's file, looked for as a shell does.
-    pub(super) fn find(&self, program: &str) -> Option<PathBuf> {
+    pub fn find(&self, program: &str) -> Option<PathBuf> {
         let candidates = std::env::split_paths(&self.path).map(|directory| directory.join(program));
         candidates.into_iter().find(|file| {
             std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -1,5 +1,6 @@
 //! Throw-away homes, each with a daemon of its own that ends with the demo.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,6 +25,8 @@ pub(super) struct Device {
     pub(super) name: &'static str,
     /// The person's home directory on it.
     pub(super) home: PathBuf,
+    /// Where its programs are looked for.
+    pub(super) path: OsString,
     /// Its daemon.
     pub(super) client: Client,
     state: PathBuf,
@@ -34,15 +37,16 @@ pub(super) struct Device {
 
 impl Device {
     /// Makes the home and starts its daemon; returns when the daemon answers.
-    pub(super) fn start(root: &Path, name: &'static str, running: &Running) -> Result<Self, Failure> {
+    pub(super) fn start(root: &Path, name: &'static str, path: &OsStr, running: &Running) -> Result<Self, Failure> {
         let place = root.join(name);
         let (home, everything, log) = (place.join("home"), place.join("cede"), place.join("log"));
         std::fs::create_dir_all(&home).map_err(|error| cannot("make a home", &error))?;
-        let child = spawn(name, &home, &everything, &log).map_err(|error| cannot("start a daemon", &error))?;
+        let child = spawn(name, [&home, &everything, &log], path).map_err(|error| cannot("start a daemon", &error))?;
         lock(running).push(child.id());
         let places = Places::below(&everything);
         let (client, state) = (Client::new(&places.socket), places.state);
-        let mut device = Self { name, home, client, state, log, child, running: running.clone() };
+        let (path, running) = (path.to_owned(), running.clone());
+        let mut device = Self { name, home, path, client, state, log, child, running };
         device.wait_until_it_answers()?;
         Ok(device)
     }
@@ -136,14 +140,14 @@ pub(super) fn cannot(what: &str, error: &std::io::Error) -> Failure {
 }
 
 /// Nothing of the person's own environment but the search path: no agents' homes, no configuration, no proxies.
-fn spawn(name: &str, home: &Path, everything: &Path, log: &Path) -> std::io::Result<Child> {
+fn spawn(name: &str, [home, everything, log]: [&Path; 3], path: &OsStr) -> std::io::Result<Child> {
     use std::os::unix::process::CommandExt;
 
     let log = File::create(log)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["up", "--listen", "127.0.0.1:0", "--no-discovery", "--while-stdin", "--name", name]);
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("HOME", home).env("CEDE_HOME", everything).env("GIT_CONFIG_NOSYSTEM", "1").envs(QUIET);
+    command.env_clear().env("PATH", path).envs(QUIET);
+    command.env("HOME", home).env("CEDE_HOME", everything).env("GIT_CONFIG_NOSYSTEM", "1");
     command.current_dir(home).stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     // A group of its own: Ctrl-C reaches the demo, which ends the daemons after it has said what happened.
     command.process_group(0).spawn()

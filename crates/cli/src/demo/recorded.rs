@@ -23,7 +23,7 @@ pub(super) struct Planted {
     pub(super) missing: BTreeMap<AgentKind, String>,
 }
 
-/// Plants one session of every agent, all about `tree`.
+/// Plants one session of every agent with a program, all about `tree`.
 pub(super) fn plant_all(device: &Device, tree: &Path) -> Planted {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut surroundings = Surroundings::plain(&device.home, &device.state().join("agents"), path);
@@ -83,7 +83,7 @@ fn files_below(store: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// OpenCode keeps everything in one database; what it exports is the conversation. The directory is the device's own.
 fn add_export(evidence: &mut Evidence, native: &str, device: &Device) -> Result<(), Failure> {
     let mut command = Command::new("opencode");
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", &device.home).envs(QUIET);
+    command.env_clear().env("PATH", &device.path).env("HOME", &device.home).envs(QUIET);
     let output = command.current_dir(&device.home).args(["export", native]).output();
     let output = output.map_err(|error| cannot("ask opencode for a conversation", &error))?;
     let export: serde_json::Value = serde_json::from_slice(&output.stdout)

@@ -11,10 +11,13 @@ use crate::demo::evidence::Evidence;
 use crate::demo::homes::Device;
 use crate::demo::recorded::Planted;
 use crate::demo::since;
+use crate::demo::stand_in::Programs;
 use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::progress::word;
+use crate::show::sessions;
 use crate::terminal::Terminal;
 use crate::units;
+use crate::verbs::now;
 
 /// The story so far.
 #[derive(Debug)]
@@ -77,8 +80,14 @@ impl<'a> Story<'a> {
     }
 
     /// Two daemons run.
-    pub(super) fn devices(&self, root: &Path) {
+    pub(super) fn devices(&self, root: &Path, programs: &Programs) {
         self.terminal.say(format!("two daemons, laptop and server, in throw-away homes below {}", root.display()));
+        if programs.stands_in {
+            self.terminal.say(
+                "OpenCode is not installed: the demo writes a database like one of OpenCode 1.18 and stands in for its \
+                 export and import; outside of the demo that takes OpenCode itself",
+            );
+        }
     }
 
     /// They know each other.
@@ -93,6 +102,12 @@ impl<'a> Story<'a> {
         for (agent, why) in &planted.missing {
             self.terminal.say(format!("no session of {}: {why}", agent.name()));
         }
+    }
+
+    /// They are listed, as a person would list them.
+    pub(super) fn listed(&mut self, sessions: &[SessionSummary]) {
+        self.typed("laptop", "cede ls");
+        self.terminal.talk(&sessions::page(sessions, now()));
     }
 
     /// There is something to move.
