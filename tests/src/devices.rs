@@ -36,6 +36,10 @@ pub struct Device {
     pub address: String,
     /// Where its daemon and its commands look for programs.
     pub path: OsString,
+    /// More that is said to `cede up`.
+    pub arguments: Vec<String>,
+    /// Whether it announces itself and looks for others.
+    pub discovery: bool,
     /// More variables of their environment.
     pub variables: Vec<(OsString, OsString)>,
     program: PathBuf,
@@ -59,6 +63,8 @@ impl Device {
             cede_home,
             address: free_address(),
             path: std::env::var_os("PATH").unwrap_or_default(),
+            arguments: Vec::new(),
+            discovery: false,
             variables: Vec::new(),
             program: program.to_owned(),
             log,
@@ -77,7 +83,8 @@ impl Device {
     pub fn start_unseen(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
-        let mut command = self.command(&["up", "--listen", &self.address, "--no-discovery", "--while-stdin"]);
+        let mut command = self.command(&["up", "--listen", &self.address, "--while-stdin"]);
+        command.args((!self.discovery).then_some("--no-discovery")).args(&self.arguments);
         command.args(["--name", &self.name, "--log", "info,cede_daemon=debug"]);
         command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
         self.child = Some(command.spawn().unwrap());
@@ -276,10 +283,17 @@ pub struct Devices {
 impl Devices {
     /// Two that run and know nothing of each other.
     pub fn strangers(program: &str) -> Self {
+        Self::with(program, &|_| {})
+    }
+
+    /// The same, each changed before it starts.
+    pub fn with(program: &str, change: &dyn Fn(&mut Device)) -> Self {
         let root = tempfile::Builder::new().prefix("cede-").tempdir().unwrap();
         let program = Path::new(program);
         let mut a = Device::new(root.path(), program, "laptop");
         let mut b = Device::new(root.path(), program, "server");
+        change(&mut a);
+        change(&mut b);
         a.start();
         b.start();
         Self { a, b, root }
@@ -287,10 +301,14 @@ impl Devices {
 
     /// Two that are paired and connected.
     pub fn paired(program: &str) -> Self {
-        let devices = Self::strangers(program);
-        pair(&devices.a, &devices.b);
-        devices.wait_for_link();
-        devices
+        Self::strangers(program).joined()
+    }
+
+    /// The same two, paired and connected.
+    pub fn joined(self) -> Self {
+        pair(&self.a, &self.b);
+        self.wait_for_link();
+        self
     }
 
     /// Two that say yes to each other.
@@ -321,7 +339,12 @@ pub fn pair(host: &Device, guest: &Device) {
 
 /// The words that a device shows, and the rest of that answer.
 pub fn show_words(host: &Device) -> (Answers, String) {
-    let mut shown = host.open(Command::Pair).unwrap();
+    show_words_for(host, None)
+}
+
+/// The same, for so many seconds.
+pub fn show_words_for(host: &Device, expires_in_s: Option<u64>) -> (Answers, String) {
+    let mut shown = host.open(Command::Pair { expires_in_s }).unwrap();
     let body = shown.until(|body| matches!(body, ReplyBody::Pairing(PairingEvent::Words { .. })));
     let ReplyBody::Pairing(PairingEvent::Words { words, .. }) = body else { unreachable!() };
     (shown, words)

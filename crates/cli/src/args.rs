@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::units;
 
 /// Everything that can be typed.
 #[derive(Debug, Parser)]
@@ -140,6 +143,9 @@ pub(crate) struct Up {
     /// What to log: error, warn, info (default), debug, trace, or a filter
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
+    /// A question that nobody answers in this time is a no (15m at most)
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) questions_expire: Option<Duration>,
     /// Stop when the standard input ends
     #[arg(long, hide = true)]
     pub(crate) while_stdin: bool,
@@ -159,6 +165,9 @@ pub(crate) struct Pair {
     /// Welcome the device that knew the words without comparing
     #[arg(long, conflicts_with = "words")]
     pub(crate) yes: bool,
+    /// Take the words back after this time, like 90s or 5m (10m at most)
+    #[arg(long, value_name = "TIME", conflicts_with = "words", value_parser = units::duration)]
+    pub(crate) expires: Option<Duration>,
 }
 
 /// `cede to`.

@@ -3,11 +3,13 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use cede_wire::control::{Failure, exit};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::fault;
+use crate::units;
 
 /// The configuration. Every key may be missing; a key that is not here is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -21,6 +23,9 @@ pub(crate) struct Config {
     pub(crate) discovery: Option<bool>,
     /// What to log.
     pub(crate) log: Option<String>,
+    /// How long a question waits for the operator.
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) questions_expire: Option<Duration>,
 }
 
 /// Why the configuration was not taken. Nothing was started.
@@ -69,6 +74,10 @@ impl ConfigError {
     }
 }
 
+fn time<'a, D: Deserializer<'a>>(source: D) -> Result<Option<Duration>, D::Error> {
+    units::duration(&String::deserialize(source)?).map(Some).map_err(serde::de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,8 +89,9 @@ mod tests {
 
     #[test]
     fn every_key_is_taken() {
-        let text = "listen = \"127.0.0.1:4242\"\nname = \"laptop\"\ndiscovery = false\nlog = \"debug\"\n";
+        let text = "listen = \"127.0.0.1:4242\"\nname = \"laptop\"\ndiscovery = false\nlog = \"debug\"\nquestions_expire = \"5m\"\n";
         let config = Config::parse(text).unwrap();
+        assert_eq!(config.questions_expire, Some(Duration::from_secs(300)));
         assert_eq!(config.listen, "127.0.0.1:4242".parse().ok());
         assert_eq!(
             (config.name.as_deref(), config.discovery, config.log.as_deref()),
@@ -92,7 +102,13 @@ mod tests {
     #[test]
     fn unknown_key_is_an_error_that_lists_the_known_ones() {
         let error = Config::parse("name = \"laptop\"\nlisen = \"127.0.0.1:1\"\n").unwrap_err();
-        insta::assert_snapshot!(error, @"line 2: unknown field `lisen`, expected one of `listen`, `name`, `discovery`, `log`");
+        insta::assert_snapshot!(error, @"line 2: unknown field `lisen`, expected one of `listen`, `name`, `discovery`, `log`, `questions_expire`");
+    }
+
+    #[test]
+    fn time_without_its_unit_is_named_with_its_line() {
+        let error = Config::parse("questions_expire = \"5\"\n").unwrap_err();
+        insta::assert_snapshot!(error, @"line 1: expected a time, like 90s, 5m or 1h");
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn there_and_back(demo: &Demo, root: &Path, devices: [&Device; 2], story: &mut S
 /// The trusted device shows words, the other one enters them; the comparison strings are compared before the yes.
 fn pair(host: &Device, guest: &Device) -> Result<String, Failure> {
     let address = host.status()?.listening;
-    let mut lines = host.client.open(Command::Pair, Some(ANSWER_WAIT))?;
+    let mut lines = host.client.open(Command::Pair { expires_in_s: None }, Some(ANSWER_WAIT))?;
     let mut guest = Guest { device: guest, joining: None };
     let mut agreed = String::new();
     loop {

@@ -1,4 +1,6 @@
-//! Amounts and moments, as people read them.
+//! Amounts and moments, as people read and write them.
+
+use std::time::Duration;
 
 /// Bytes in decimal units with three digits: `999 B`, `1.23 kB`, `45.6 MB`.
 pub(crate) fn bytes(count: u64) -> String {
@@ -30,6 +32,20 @@ pub(crate) fn ago(moment: u64, now: u64) -> String {
     }
 }
 
+/// What a person writes for a time: `90s`, `5m`, `1h`; whole numbers only.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a time, like 90s, 5m or 1h".to_owned();
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let each = match text.get(number.len()..) {
+        Some("s") => 1,
+        Some("m" | "min") => 60,
+        Some("h") => 3_600,
+        Some(_) | None => return Err(wrong()),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(each));
+    seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
+}
+
 /// A number with its noun: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
@@ -58,6 +74,17 @@ mod tests {
     #[test]
     fn durations_grow_into_minutes() {
         assert_eq!([7, 1_240, 59_999, 185_000].map(millis), ["7 ms", "1.24 s", "59.9 s", "3 min 5 s"]);
+    }
+
+    #[test]
+    fn time_is_read_with_its_unit_only() {
+        let read = ["2s", "90s", "5m", "5min", "1h"].map(|text| duration(text).unwrap().as_secs());
+        assert_eq!(read, [2, 90, 300, 300, 3_600]);
+        for bad in
+            ["", "5", "m", "0s", "-5m", "1.5h", "5 m", "5mm", "99999999999999999999s", "6000000000000000000h", "5µ"]
+        {
+            assert!(duration(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

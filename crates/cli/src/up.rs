@@ -5,8 +5,9 @@ use std::io::{IsTerminal, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
-use cede_daemon::{Options, RunError, Surroundings};
+use cede_daemon::{LONGEST_QUESTION, Options, RunError, Surroundings};
 use cede_wire::control::{Failure, exit};
 use rustix::process::{Signal, getpid, kill_process};
 use tracing_subscriber::EnvFilter;
@@ -64,6 +65,7 @@ fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
         fault::local(exit::FAILED, NOT_STARTED, "HOME is not set, so no agent's files can be found", "export HOME=…")
     };
     Ok(Options {
+        question_life: question_life(up.questions_expire.or(config.questions_expire))?,
         surroundings: surroundings.ok_or_else(no_home)?,
         state: places.state,
         socket: places.socket,
@@ -71,6 +73,18 @@ fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
         name: up.name.or(config.name),
         discovery: !up.no_discovery && config.discovery.unwrap_or(true),
     })
+}
+
+fn question_life(wanted: Option<Duration>) -> Result<Duration, Failure> {
+    match wanted {
+        None => Ok(LONGEST_QUESTION),
+        Some(life) if life <= LONGEST_QUESTION => Ok(life),
+        Some(life) => {
+            let why =
+                format!("a question waits {} seconds at most, not {}", LONGEST_QUESTION.as_secs(), life.as_secs());
+            Err(fault::local(exit::USAGE, NOT_STARTED, &why, "cede up --questions-expire 15m"))
+        }
+    }
 }
 
 /// Logs go to the standard error; colours only where a person looks.

@@ -36,7 +36,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
     let hand = Hand { client: Client::new(&places.socket), terminal };
     match verb {
         Verb::Up(options) => up::run(options, places, terminal),
-        Verb::Pair(pair) if pair.words.is_empty() => pairing::show_words(&hand, pair.yes),
+        Verb::Pair(pair) if pair.words.is_empty() => pairing::show_words(&hand, &pair),
         Verb::Pair(pair) => pairing::join(&hand, &pair),
         Verb::Status => hand.ask(Command::Status),
         Verb::Ls { here } => hand.list(!here),

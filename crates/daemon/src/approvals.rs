@@ -118,7 +118,7 @@ impl Actor {
         tracing::info!(peer = %device.short(), id = %id, "a question waits: cede approvals");
         let context = self.context.clone();
         let expiry = tokio::spawn(async move {
-            tokio::time::sleep(limits::APPROVAL).await;
+            tokio::time::sleep(context.question_life).await;
             context.tell(move |actor| actor.settle(id, Err(Refusal::Expired))).await;
         });
         let _expiry = Expiry(expiry.abort_handle());
@@ -149,6 +149,9 @@ impl Actor {
 
     fn settle(&mut self, id: ApprovalId, verdict: Result<(), Refusal>) {
         let Some(approval) = self.approvals.remove(&id) else { return };
+        if verdict == Err(Refusal::Expired) {
+            tracing::info!(peer = %approval.device.short(), %id, "nobody answered in time: the question is a no");
+        }
         match (approval.question, verdict) {
             (Question::Receive { plan, .. }, Ok(())) => self.approve_arrival(*plan),
             (Question::Receive { plan, .. }, Err(refusal)) => {
@@ -201,7 +204,7 @@ impl Actor {
     }
 
     fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
-        let left = limits::APPROVAL.saturating_sub(approval.asked.elapsed()).as_secs();
+        let left = self.context.question_life.saturating_sub(approval.asked.elapsed()).as_secs();
         let (kind, scope, secret_looking) = match &approval.question {
             Question::Receive { plan, scope, .. } => {
                 let mut scope = (**scope).clone();

@@ -37,7 +37,7 @@ impl Actor {
                 replies.done(Answer::Devices { devices });
             }
             Command::Doctor => self.ask_doctor(replies),
-            Command::Pair => self.arm_pairing(replies),
+            Command::Pair { expires_in_s } => self.arm_pairing(expires_in_s, replies),
             Command::PairWith { words, address, name } => self.pair_with(words, address, name, replies),
             Command::PairConfirm { accept } => replies.settle(self.confirm_pairing(accept)),
             Command::Revoke { device } => replies.settle(self.revoke(&device)),
@@ -438,7 +438,7 @@ fn changes(command: &Command) -> bool {
         | Command::Doctor
         | Command::Approvals
         | Command::Stop => false,
-        Command::Pair
+        Command::Pair { .. }
         | Command::PairWith { .. }
         | Command::PairConfirm { .. }
         | Command::Revoke { .. }

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     /// device that wrote it.
     pub(crate) places: DashMap<SessionId, PathBuf>,
     pub(crate) inputs: mpsc::Sender<Input>,
+    /// How long a question waits for the operator here.
+    pub(crate) question_life: core::time::Duration,
     /// Where devices look for each other.
     pub(crate) scope: cede_carrier::discovery::Scope,
     /// What peers last said of their sessions.

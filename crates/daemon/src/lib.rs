@@ -45,5 +45,6 @@ pub use actor::LoopError;
 pub use cede_agent::adapter::{Surroundings, recorded};
 pub use clock::NoRandomness;
 pub use control::SocketError;
+pub use limits::APPROVAL as LONGEST_QUESTION;
 pub use options::Options;
 pub use run::{RunError, Up, run};

@@ -95,8 +95,8 @@ pub(crate) const MANIFESTS: u32 = cede_wire::limits::ROUNDS;
 /// Pause between two sendings of a pinned copy. Each one captures the session; a designate asks every 30 seconds.
 pub(crate) const RESEND_PAUSE: Duration = Duration::from_secs(5);
 
-/// An operator's question lives this long; then it is a no.
-pub(crate) const APPROVAL: Duration = Duration::from_secs(15 * 60);
+/// An operator's question lives this long at most; then it is a no.
+pub const APPROVAL: Duration = Duration::from_secs(15 * 60);
 /// Questions of one peer at once.
 pub(crate) const APPROVALS_PER_PEER: usize = 3;
 /// A `take` that was asked for here stands for the yes for this long: longer than the owner's operator has for an answer.

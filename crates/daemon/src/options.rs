@@ -1,5 +1,6 @@
 //! What a daemon is started with.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ pub struct Options {
     pub name: Option<String>,
     /// Announce and look for devices on the local network.
     pub discovery: bool,
+    /// How long a question waits for this device's operator; [`LONGEST_QUESTION`](crate::LONGEST_QUESTION) at most.
+    pub question_life: Duration,
     /// Where the agents are.
     pub surroundings: Surroundings,
 }

@@ -1,9 +1,12 @@
 //! Pairing, wired: the host's machine lives in the actor, a guest's in a task of its own.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use cede_carrier::discovery::{Announcement, Discovery, Scope};
+use cede_carrier::endpoint::dial::DialError;
 use cede_carrier::pairing::PairLink as Carried;
+use cede_mesh::limits::WORDS_LIFE;
 use cede_mesh::membership::MembershipLog;
 use cede_mesh::now::Now;
 use cede_mesh::pairing::{EXPORTER_LABEL, Output, PairError, PairEvent, PairLink, PairingGuest, PairingHost, Words};
@@ -30,7 +33,7 @@ pub(crate) struct Pairing {
     /// While words are shown, so that a new device finds this one.
     announcing: Option<Discovery>,
     /// The deadline that somebody sleeps for.
-    watched: Option<core::time::Duration>,
+    watched: Option<Duration>,
 }
 
 /// Stands for the mesh in the announcements of pairing: a new device belongs to none.
@@ -42,14 +45,15 @@ impl Actor {
     }
 
     /// Shows words on this device; begins a mesh when there is none.
-    pub(crate) fn arm_pairing(&mut self, replies: Replies) {
-        match self.arm() {
+    pub(crate) fn arm_pairing(&mut self, expires_in_s: Option<u64>, replies: Replies) {
+        match words_life(expires_in_s).and_then(|life| self.arm(life)) {
             Ok(words) => {
                 let words = words.show().to_string();
                 let reachable = crate::commands::reachable(&self.context);
                 let command = format!("cede pair {words} --at {reachable}");
                 let left = self.pairing.host.poll_timeout().unwrap_or_default();
-                let expires_in_s = left.saturating_sub(self.pair_now().monotonic).as_secs();
+                let left = left.saturating_sub(self.pair_now().monotonic).as_millis();
+                let expires_in_s = u64::try_from(left.div_ceil(1_000)).unwrap_or(u64::MAX);
                 replies.say(ReplyBody::Pairing(PairingEvent::Words { words, command, expires_in_s }));
                 self.pairing.watcher = Some(replies);
                 self.pairing.announcing = announce(&self.context);
@@ -59,14 +63,14 @@ impl Actor {
         }
     }
 
-    fn arm(&mut self) -> Result<Words, Failure> {
+    fn arm(&mut self, life: Duration) -> Result<Words, Failure> {
         let refused = |why: String, cure: &str| failure(exit::FAILED, "no words are shown", &why, cure);
         self.begin_mesh()?;
         let now = self.pair_now();
         let random = random().map_err(|error| refused(error.to_string(), ""))?;
         let local = self.context.local.clone();
         let Some(log) = &self.peers.log else { return Err(refused("there is no mesh".to_owned(), "")) };
-        let words = self.pairing.host.arm(&local, log, &Self::granted(), random, now);
+        let words = self.pairing.host.arm(&local, log, &Self::granted(), life, random, now);
         self.peers.door.open_pairing(self.pairing.host.is_open());
         words.map_err(|error| refused(error.to_string(), "cede devices"))
     }
@@ -212,6 +216,18 @@ impl Actor {
     }
 }
 
+/// How long words shall live; a time that they never live is refused rather than cut.
+fn words_life(seconds: Option<u64>) -> Result<Duration, Failure> {
+    match seconds.map(Duration::from_secs) {
+        None => Ok(WORDS_LIFE),
+        Some(life) if !life.is_zero() && life <= WORDS_LIFE => Ok(life),
+        Some(life) => {
+            let why = format!("words live between 1 and {} seconds, not {}", WORDS_LIFE.as_secs(), life.as_secs());
+            Err(failure(exit::USAGE, "no words are shown", &why, "cede pair --expires 5m"))
+        }
+    }
+}
+
 fn mesh_now(context: &Context) -> Now {
     let now = context.clock.now();
     Now { monotonic: now.monotonic, unix_ms: now.unix_ms }
@@ -330,12 +346,21 @@ fn unreached(why: String) -> Failure {
     failure(exit::FAILED, "the trusted device was not reached", &why, cure)
 }
 
+/// A device that pairs with nobody tells a stranger no more than that.
+fn undialed(error: &DialError) -> Failure {
+    if *error != DialError::Refused {
+        return unreached(error.to_string());
+    }
+    let why = "the device there shows no words now: they ran out, were used up, or were never shown";
+    failure(exit::REFUSED, "the devices are not paired", why, "on the trusted device: cede pair")
+}
+
 /// Reaches the device at this address, or the one near by that shows words.
 async fn reach(context: &Context, address: Option<&str>) -> Result<Carried, Failure> {
     let Some(address) = address else { return look_around(context).await };
     let mut found = tokio::net::lookup_host(address).await.map_err(|error| unreached(format!("{address}: {error}")))?;
     let socket = found.next().ok_or_else(|| unreached(format!("{address} has no address")))?;
-    context.endpoint.dial_pairing(socket).await.map_err(|error| unreached(error.to_string()))
+    context.endpoint.dial_pairing(socket).await.map_err(|error| undialed(&error))
 }
 
 /// Only a device that shows words answers; announcements prove nothing, the words do.

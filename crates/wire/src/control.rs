@@ -49,7 +49,10 @@ pub enum Command {
     /// Checks of this device, each with its cure.
     Doctor,
     /// Arms pairing on the trusted device. The reply stream lasts until it ends: words, request, result.
-    Pair,
+    Pair {
+        /// Seconds after which the words are taken back; none means as long as words live at most.
+        expires_in_s: Option<u64>,
+    },
     /// Joins the mesh of the device that shows these words. The reply stream lasts until it ends.
     PairWith {
         /// The words.

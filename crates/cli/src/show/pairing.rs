@@ -8,8 +8,11 @@ use crate::units;
 
 /// What to do with the words.
 pub(crate) fn before_words(expires_in_s: u64) -> Page {
-    let minutes = units::count(expires_in_s.div_ceil(60), "minute", "minutes");
-    Page::of(format!("On the new device, type this within {minutes}. It works once:"))
+    let left = match expires_in_s {
+        0..120 => units::count(expires_in_s, "second", "seconds"),
+        _ => units::count(expires_in_s / 60, "minute", "minutes"),
+    };
+    Page::of(format!("On the new device, type this within {left}. It works once:"))
 }
 
 /// The line to paste.

@@ -9,9 +9,10 @@ use crate::show::pairing;
 use crate::verbs::{FEW, Hand};
 
 /// `cede pair`: shows words and welcomes the device that knew them.
-pub(crate) fn show_words(hand: &Hand<'_>, welcome_unseen: bool) -> Result<u8, Failure> {
-    let answers = hand.client.open(Command::Pair, None)?;
-    follow(hand, answers, welcome_unseen)
+pub(crate) fn show_words(hand: &Hand<'_>, pair: &Pair) -> Result<u8, Failure> {
+    let expires_in_s = pair.expires.map(|life| life.as_secs());
+    let answers = hand.client.open(Command::Pair { expires_in_s }, None)?;
+    follow(hand, answers, pair.yes)
 }
 
 /// `cede pair WORDS`: joins the mesh of the device that shows them.

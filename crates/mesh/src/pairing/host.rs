@@ -218,7 +218,7 @@ impl PairingHost {
     }
 
     /// Draws words from fresh random bytes and waits for one device. Words shown before are burned. `grant` is what the
-    /// new device may ask.
+    /// new device may ask, `life` how long the words can be used: [`WORDS_LIFE`] at most.
     ///
     /// # Errors
     /// [`ArmError`]; no words are shown.
@@ -227,6 +227,7 @@ impl PairingHost {
         own: &LocalDevice,
         log: &MembershipLog,
         grant: &[Capability],
+        life: Duration,
         random: [u8; 2 * PAIRING_WORDS],
         now: Now,
     ) -> Result<Words, ArmError> {
@@ -246,7 +247,7 @@ impl PairingHost {
         let mut grant = grant.to_vec();
         grant.sort_unstable();
         grant.dedup();
-        let until = now.after(WORDS_LIFE);
+        let until = now.after(life.min(WORDS_LIFE));
         self.state = State::Armed(Invitation { words: words.clone(), mesh: log.mesh(), own: own.key(), grant, until });
         Ok(words)
     }

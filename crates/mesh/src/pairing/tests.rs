@@ -133,6 +133,20 @@ fn words_run_out() {
 
 /// Shows: P-2
 #[test]
+fn words_of_a_shorter_life_run_out_sooner_and_none_lives_longer() {
+    for (life, lived) in [(Duration::from_secs(2), Duration::from_secs(2)), (WORDS_LIFE * 2, WORDS_LIFE)] {
+        let mut world = World::new();
+        world.life = life;
+        world.arm();
+        world.wait(lived - Duration::from_millis(1));
+        assert!(world.host.is_open());
+        world.wait(Duration::from_millis(1));
+        assert!(!world.host.is_open());
+    }
+}
+
+/// Shows: P-2
+#[test]
 fn words_that_run_out_on_an_idle_link_are_not_used() {
     let mut world = World::new();
     let words = world.arm();
@@ -492,7 +506,7 @@ fn device_with_a_mesh_of_its_own_does_not_join_another() {
 fn only_the_administrator_shows_words() {
     let mut world = World::new();
     world.log.add(&host_device(), member(&guest_device())).unwrap();
-    let armed = world.host.arm(&guest_device(), &world.log, &GRANT, [1; 8], world.now);
+    let armed = world.host.arm(&guest_device(), &world.log, &GRANT, WORDS_LIFE, [1; 8], world.now);
     assert_eq!(armed, Err(ArmError::NotAdministrator { administrator: "home".into() }));
 }
 

@@ -24,6 +24,7 @@ pub(super) struct World {
     pub(super) to_host: Vec<PairMessage>,
     pub(super) change: Option<fn(&mut PairMessage)>,
     pub(super) drawn: u8,
+    pub(super) life: Duration,
 }
 
 impl World {
@@ -38,12 +39,13 @@ impl World {
             to_host: Vec::new(),
             change: None,
             drawn: 0,
+            life: crate::limits::WORDS_LIFE,
         }
     }
 
     pub(super) fn try_arm(&mut self) -> Result<Words, ArmError> {
         self.drawn += 1;
-        self.host.arm(&host_device(), &self.log, &[GRANT[1], GRANT[0], GRANT[1]], [self.drawn; 8], self.now)
+        self.host.arm(&host_device(), &self.log, &[GRANT[1], GRANT[0], GRANT[1]], self.life, [self.drawn; 8], self.now)
     }
 
     pub(super) fn arm(&mut self) -> Words {
