@@ -32,6 +32,9 @@ pub const STASHES: usize = 1_000;
 /// See [`REFERENCES`].
 pub const REMOTES: usize = 256;
 
+/// Most fetch rules of one remote: one for each branch that somebody follows.
+pub const FETCH_RULES: usize = 4_096;
+
 /// Longest reference name, message or address that is carried, in bytes.
 pub const GIT_TEXT_BYTES: usize = 4_096;
 
@@ -67,3 +70,6 @@ pub const HAVE_COMMITS: usize = 10_000;
 
 /// Files hashed between two visits to the list of entries: enough for two threads, too few to be noticed in memory.
 pub const HASH_BATCH: usize = 4_096;
+
+/// Files of a scratch directory that are looked at for records of an earlier capture; more are only sent again.
+pub const RECORD_FILES: usize = 1_000;

@@ -2,7 +2,8 @@
 
 use core::marker::PhantomData;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::id::{DeviceId, DeviceKey, Hash};
 
@@ -34,6 +35,47 @@ pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, Decode
     let value: T = postcard::from_bytes(bytes).map_err(|_| DecodeError::Malformed(name))?;
     if encode(&value) == bytes { Ok(value) } else { Err(DecodeError::NotCanonical(name)) }
 }
+
+/// Reads a list of at most `MOST` values. A list that says it is longer is refused before memory is taken for it: a few
+/// bytes on the wire may be a hundred in memory.
+///
+/// # Errors
+/// What the deserializer says, and more values than `MOST`.
+pub fn at_most<'de, const MOST: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_seq(AtMost::<MOST, T>(PhantomData))
+}
+
+struct AtMost<const MOST: usize, T>(PhantomData<fn() -> T>);
+
+impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for AtMost<MOST, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "at most {MOST} values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let said = list.size_hint().unwrap_or(0);
+        if said > MOST {
+            return Err(A::Error::invalid_length(said, &self));
+        }
+        let mut values = Vec::with_capacity(said.min(AHEAD));
+        while let Some(value) = list.next_element()? {
+            if values.len() == MOST {
+                return Err(A::Error::invalid_length(MOST + 1, &self));
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+/// Values that memory is taken for before the first of them is there.
+const AHEAD: usize = 1_024;
 
 fn short_name<T>() -> &'static str {
     let name = core::any::type_name::<T>();
@@ -107,11 +149,40 @@ impl Serialize for SignatureBytes {
 }
 
 impl<'de> Deserialize<'de> for SignatureBytes {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (low, high) = <([u8; 32], [u8; 32])>::deserialize(deserializer)?;
         let mut all = [0; 64];
         all[..32].copy_from_slice(&low);
         all[32..].copy_from_slice(&high);
         Ok(Self(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Three {
+        #[serde(deserialize_with = "at_most::<3, _, _>")]
+        list: Vec<u8>,
+    }
+
+    /// Shows: T-1
+    #[test]
+    fn longer_list_than_its_limit_is_refused_by_what_it_says() {
+        for length in 0..=3 {
+            let list = Three { list: vec![7; length] };
+            assert_eq!(decode(&encode(&list)), Ok(list));
+        }
+        // The second says that there are 2^32 and has none.
+        for bytes in [&[4, 7, 7, 7, 7][..], &[0x80, 0x80, 0x80, 0x80, 0x10]] {
+            assert_eq!(decode::<Three>(bytes), Err(DecodeError::Malformed("Three")));
+        }
+        // A form that says no length before.
+        use serde::de::value::{Error, SeqDeserializer};
+        let list = |end| SeqDeserializer::<_, Error>::new((0..end).filter(|_: &u8| true));
+        assert_eq!(at_most::<3, u8, _>(list(3)), Ok(vec![0, 1, 2]));
+        assert!(at_most::<3, u8, _>(list(4)).is_err());
     }
 }

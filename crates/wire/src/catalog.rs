@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::{DecodeError, decode, encode};
+use crate::canonical::{DecodeError, at_most, decode, encode};
 use crate::custody::Head;
 use crate::id::{ChunkId, Hash};
 use crate::limits::{CATALOG_BYTES, CATALOG_ENTRIES};
@@ -154,6 +154,7 @@ pub struct Catalog {
     /// The turns it holds.
     pub head: Head,
     /// The entries.
+    #[serde(deserialize_with = "at_most::<CATALOG_ENTRIES, _, _>")]
     pub entries: Vec<Entry>,
 }
 

@@ -114,13 +114,15 @@ fn is_invisible(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// `.git` in any case, with HFS+ ignorable characters, trailing dots, spaces or an NTFS stream; `git~1`.
+/// `.git` in any case, with HFS+ ignorable characters, trailing dots, spaces or an NTFS stream; `git~1`; each of them
+/// between backslashes, which NTFS reads as git reads `/`.
 fn folds_to_git(component: &[u8]) -> bool {
     let text = String::from_utf8_lossy(component);
     let plain: String = text.chars().filter(|c| !is_invisible(*c)).collect::<String>().to_lowercase();
-    let head = plain.split(':').next().unwrap_or("");
-    let head = head.trim_end_matches(['.', ' ']);
-    head == ".git" || head == "git~1"
+    plain.split('\\').any(|part| {
+        let head = part.split(':').next().unwrap_or("").trim_end_matches(['.', ' ']);
+        head == ".git" || head == "git~1"
+    })
 }
 
 #[cfg(test)]
@@ -138,7 +140,16 @@ mod tests {
     /// Shows: T-4
     #[test]
     fn spelling_of_git_directory_is_refused() {
-        for bad in [".git", ".GIT/config", "a/.Git", ".g\u{200c}it", "git~1", ".git. .", ".git::$INDEX_ALLOCATION/x"] {
+        for bad in [
+            ".git",
+            ".GIT/config",
+            "a/.Git",
+            ".g\u{200c}it",
+            "git~1",
+            ".git. .",
+            ".git::$INDEX_ALLOCATION/x",
+            "a\\.git\\x",
+        ] {
             assert!(matches!(RelPath::parse(bad.as_bytes()), Err(PathError::GitDirectory(_))), "{bad:?}");
         }
         for good in [".gitignore", ".github/x", "git", "digit~1", "a.git"] {

@@ -15,7 +15,7 @@ use super::state::{
     SKIP_WORKTREE, Settings, Stash, State, Upstream, is_carried, is_carried_url, is_mirror, is_remote_name,
     without_user,
 };
-use crate::limits::{EXCLUDE_BYTES, GIT_TEXT_BYTES, REFERENCES, REMOTES, STASHES};
+use crate::limits::{EXCLUDE_BYTES, FETCH_RULES, GIT_TEXT_BYTES, REFERENCES, REMOTES, STASHES};
 
 /// A repository at one moment.
 #[derive(Debug)]
@@ -186,7 +186,9 @@ impl Repository {
             let Some(remote) = remotes.get_mut(at) else { continue };
             match (field, core::str::from_utf8(value)) {
                 ("url", Ok(url)) if remote.url.is_empty() => remote.url = without_user(url).into_bytes(),
-                ("fetch", _) if is_mirror(value) => remote.fetch.push(value.clone()),
+                ("fetch", _) if is_mirror(value) && remote.fetch.len() < FETCH_RULES => {
+                    remote.fetch.push(value.clone())
+                }
                 _ => {}
             }
         }
@@ -260,7 +262,7 @@ pub(crate) fn zero_terminated(bytes: &[u8]) -> Vec<Vec<u8>> {
     bytes.split(|b| *b == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-fn settings(list: &[u8]) -> Vec<(String, Vec<u8>)> {
+pub(super) fn settings(list: &[u8]) -> Vec<(String, Vec<u8>)> {
     let parse = |item: Vec<u8>| {
         let at = item.iter().position(|b| *b == b'\n').unwrap_or(item.len());
         let (key, value) = item.split_at(at);
@@ -331,7 +333,7 @@ fn read_index(git: &Git) -> Result<(Vec<IndexEntry>, Vec<u32>), TreeRefusal> {
     }
 }
 
-fn index_line(from: &mut impl BufRead) -> Result<Option<(IndexEntry, u32)>, TreeRefusal> {
+pub(super) fn index_line(from: &mut impl BufRead) -> Result<Option<(IndexEntry, u32)>, TreeRefusal> {
     let unreadable = || refusal(GitError::new(&["ls-files"], "its answer is of an unknown form"));
     let mut line = Vec::new();
     read_to(from, 0, &mut line).ok_or_else(unreadable)?;

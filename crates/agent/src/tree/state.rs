@@ -1,11 +1,12 @@
 //! A repository as data: what travels of `.git` besides the objects, and the rules it must keep.
 
-use cede_wire::canonical::{DecodeError, decode, encode};
+use cede_wire::canonical::{DecodeError, at_most, decode, encode};
 use cede_wire::catalog::Oid;
+use cede_wire::limits::CATALOG_ENTRIES;
 use cede_wire::path::{RelPath, escape};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{EXCLUDE_BYTES, GIT_STATE_BYTES, GIT_TEXT_BYTES, REFERENCES, REMOTES, STASHES};
+use crate::limits::{EXCLUDE_BYTES, FETCH_RULES, GIT_STATE_BYTES, GIT_TEXT_BYTES, REFERENCES, REMOTES, STASHES};
 
 /// Names of the entries in the git place.
 pub(crate) const INDEX: &str = "index";
@@ -73,6 +74,7 @@ pub(crate) struct Remote {
     /// Without user information.
     pub(crate) url: Vec<u8>,
     /// Which of its references are mirrored, as `+refs/heads/*:refs/remotes/name/*`.
+    #[serde(deserialize_with = "at_most::<FETCH_RULES, _, _>")]
     pub(crate) fetch: Vec<Vec<u8>>,
 }
 
@@ -106,11 +108,16 @@ pub(crate) struct State {
     pub(crate) format: u16,
     pub(crate) objects: ObjectFormat,
     pub(crate) head: HeadState,
+    #[serde(deserialize_with = "at_most::<REFERENCES, _, _>")]
     pub(crate) references: Vec<Reference>,
+    #[serde(deserialize_with = "at_most::<REFERENCES, _, _>")]
     pub(crate) aliases: Vec<Alias>,
     /// Newest first.
+    #[serde(deserialize_with = "at_most::<STASHES, _, _>")]
     pub(crate) stashes: Vec<Stash>,
+    #[serde(deserialize_with = "at_most::<REMOTES, _, _>")]
     pub(crate) remotes: Vec<Remote>,
+    #[serde(deserialize_with = "at_most::<REFERENCES, _, _>")]
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) settings: Settings,
     /// The patterns of `info/exclude`.
@@ -136,6 +143,7 @@ pub(crate) struct IndexEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Index {
     format: u16,
+    #[serde(deserialize_with = "at_most::<CATALOG_ENTRIES, _, _>")]
     entries: Vec<IndexEntry>,
 }
 
