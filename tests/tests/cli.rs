@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 20] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -25,6 +25,7 @@ const COMMANDS: [&[&str]; 19] = [
     &["devices"],
     &["devices", "revoke"],
     &["devices", "address"],
+    &["devices", "leave"],
     &["policy"],
     &["approvals"],
     &["allow"],
@@ -247,7 +248,7 @@ fn daemon_ends_with_the_one_who_started_it() {
 }
 
 /// Questions about what does not exist.
-const NOT_THERE: [&[&str]; 14] = [
+const NOT_THERE: [&[&str]; 15] = [
     &["to", "server"],
     &["to", "server", "fix", "--dry-run"],
     &["take", "fix"],
@@ -256,6 +257,7 @@ const NOT_THERE: [&[&str]; 14] = [
     &["deny", "7c"],
     &["devices", "revoke", "server"],
     &["devices", "address", "server", "127.0.0.1:9"],
+    &["devices", "leave", "--yes"],
     &["policy", "server"],
     &["pair", "not", "such", "words", "here"],
     &["pair", "amber"],
@@ -295,7 +297,7 @@ const ASKING: [&[&str]; 14] = [
 ];
 
 /// Command lines that are wrong, each in its own way.
-const WRONG: [&[&str]; 9] = [
+const WRONG: [&[&str]; 10] = [
     &["statsu"],
     &["to"],
     &["to", "server", "--dryrun"],
@@ -304,6 +306,7 @@ const WRONG: [&[&str]; 9] = [
     &["pair", "amber", "--yes"],
     &["up", "--listen", "everywhere"],
     &["policy", "server", "--ask", "--yes"],
+    &["policy", "--yes"],
     &["demo", "--agent", "claude"],
 ];
 

@@ -78,7 +78,7 @@ pub(crate) enum Verb {
         /// The move (the beginning of its id) or the session
         handoff: String,
     },
-    /// List, revoke or locate devices
+    /// List, revoke or locate devices, or leave them
     Devices {
         #[command(subcommand)]
         action: Option<DeviceAction>,
@@ -210,6 +210,12 @@ pub(crate) enum DeviceAction {
     Revoke {
         /// The device
         device: String,
+    },
+    /// Leave the mesh: this device gets a new key, keeps its sessions, and may be paired again
+    Leave {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Tell where a device can be reached
     Address {

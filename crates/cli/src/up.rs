@@ -128,6 +128,8 @@ const fn what(error: &RunError) -> &'static str {
         | RunError::Objects(_)
         | RunError::Members(_)
         | RunError::Restore(_)
+        | RunError::Succession(_)
+        | RunError::Leave(_)
         | RunError::Bind(_)
         | RunError::Socket(_)
         | RunError::Random(_) => NOT_STARTED,
@@ -141,7 +143,7 @@ const fn cure(error: &RunError) -> &'static str {
             "ask the daemon that runs: cede status; a second one needs a home of its own: cede --home DIR up"
         }
         RunError::Bind(_) => "take another port: cede up --listen 0.0.0.0:0",
-        RunError::Loop(_) => "look at the disk, then start it again: cede up",
+        RunError::Loop(_) | RunError::Leave(_) => "look at the disk, then start it again: cede up",
         RunError::Secret(_)
         | RunError::NotAKey
         | RunError::Incarnation(_)
@@ -149,6 +151,7 @@ const fn cure(error: &RunError) -> &'static str {
         | RunError::Objects(_)
         | RunError::Members(_)
         | RunError::Restore(_)
+        | RunError::Succession(_)
         | RunError::Socket(_)
         | RunError::Random(_) => "",
     }

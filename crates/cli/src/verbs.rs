@@ -43,6 +43,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::To(to) => hand.to(&to),
         Verb::Take { session, wait, carry_only } => moving::take(&hand, session, wait, carry_only),
         Verb::Cancel { handoff } => hand.ask(Command::Cancel { handoff }),
+        Verb::Devices { action: Some(DeviceAction::Leave { yes }) } => hand.leave(yes, &places.socket),
         Verb::Devices { action } => hand.ask(device_command(action)),
         Verb::Policy { device: None, .. } => hand.ask(Command::Devices),
         Verb::Policy { device: Some(device), ask, yes } => {
@@ -76,7 +77,18 @@ impl Hand<'_> {
 
     /// Ends the daemon, and waits until it is gone: the next `cede up` finds the place free.
     fn stop(&self, socket: &Path) -> Result<u8, Failure> {
-        let answer = self.client.ask(Command::Stop)?;
+        self.end_with(Command::Stop, socket)
+    }
+
+    /// Who cannot be asked is told what it means, and what to type for a yes.
+    fn leave(&self, yes: bool, socket: &Path) -> Result<u8, Failure> {
+        let confirmed =
+            yes || self.terminal.ask("Leave the mesh and get a new key? It must be paired again") == Some(true);
+        self.end_with(Command::LeaveMesh { confirmed }, socket)
+    }
+
+    fn end_with(&self, command: Command, socket: &Path) -> Result<u8, Failure> {
+        let answer = self.client.ask(command)?;
         let late = Instant::now() + STOPPING;
         while socket.exists() && Instant::now() < late {
             std::thread::sleep(Duration::from_millis(20));
@@ -173,6 +185,7 @@ fn checks_from_here(failure: &Failure, places: &Places) -> Vec<Check> {
 fn device_command(action: Option<DeviceAction>) -> Command {
     match action {
         None => Command::Devices,
+        Some(DeviceAction::Leave { yes }) => Command::LeaveMesh { confirmed: yes },
         Some(DeviceAction::Revoke { device }) => Command::Revoke { device },
         Some(DeviceAction::Address { device, address }) => Command::Address { device, address },
     }

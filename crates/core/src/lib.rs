@@ -30,3 +30,4 @@ pub mod limits;
 pub mod now;
 pub mod output;
 pub mod source;
+pub mod succession;

@@ -41,6 +41,7 @@ impl Actor {
             Command::PairWith { words, address, name } => self.pair_with(words, address, name, replies),
             Command::PairConfirm { accept } => replies.settle(self.confirm_pairing(accept)),
             Command::Revoke { device } => replies.settle(self.revoke(&device)),
+            Command::LeaveMesh { confirmed } => self.leave_mesh(confirmed, &replies),
             Command::Policy { device, policy } => replies.settle(self.policy(&device, policy)),
             Command::Address { device, address } => self.set_address(&device, address, replies),
             Command::To(request) => self.to(request, replies),
@@ -308,7 +309,12 @@ impl Actor {
     }
 
     fn ask_take(&mut self, text: String, wait: bool, carry_only: bool, replies: Replies) {
-        if let Some(session) = self.known(Some(&text), "") {
+        // Of one whose owner is no member any more the peers may know another.
+        let owned = |id: &SessionId| {
+            let owner = self.custodian.owner(*id).unwrap_or(self.context.local.device());
+            owner == self.context.local.device() || self.peers.is_member(owner)
+        };
+        if let Some(session) = self.known(Some(&text), "").filter(owned) {
             return self.take_known(session, wait, carry_only, replies);
         }
         let context = self.context.clone();
@@ -408,6 +414,10 @@ impl Actor {
 
     fn stop(&mut self, replies: &Replies) {
         replies.done(Answer::Said { text: "the daemon stops".to_owned() });
+        self.stop_soon();
+    }
+
+    pub(crate) fn stop_soon(&self) {
         let inputs = self.context.inputs.clone();
         tokio::spawn(async move {
             // The answer is on its way first.
@@ -442,6 +452,7 @@ fn changes(command: &Command) -> bool {
         | Command::PairWith { .. }
         | Command::PairConfirm { .. }
         | Command::Revoke { .. }
+        | Command::LeaveMesh { .. }
         | Command::Policy { .. }
         | Command::Address { .. }
         | Command::To(_)

@@ -39,6 +39,7 @@ mod sending;
 mod sessions;
 mod spoken;
 mod status;
+mod succession;
 mod take;
 
 pub use actor::LoopError;

@@ -9,7 +9,9 @@ use cede_carrier::pairing::PairLink as Carried;
 use cede_mesh::limits::WORDS_LIFE;
 use cede_mesh::membership::MembershipLog;
 use cede_mesh::now::Now;
-use cede_mesh::pairing::{EXPORTER_LABEL, Output, PairError, PairEvent, PairLink, PairingGuest, PairingHost, Words};
+use cede_mesh::pairing::{
+    BeginError, EXPORTER_LABEL, Output, PairError, PairEvent, PairLink, PairingGuest, PairingHost, Words,
+};
 use cede_wire::control::{Answer, Failure, PairingEvent, ReplyBody, exit};
 use cede_wire::frame::Header;
 use cede_wire::id::{DeviceId, DeviceKey, Hash, MeshId};
@@ -239,18 +241,25 @@ pub(crate) enum PairStep {
     Persist(Vec<Record>),
 }
 
+const fn cure_of_begin(error: &BeginError) -> &'static str {
+    match error {
+        BeginError::HasMesh { .. } => "cede devices leave; then start it again, and repeat this",
+        BeginError::Ourselves => "cede devices",
+    }
+}
+
 fn not_paired(error: &PairError) -> Failure {
     let (exit, cure) = match error {
         PairError::Version { .. } => (exit::VERSION, "update the older of the two"),
         PairError::Declined => (exit::REFUSED, "cede pair"),
         PairError::Expired | PairError::Silent => (exit::TIMEOUT, "cede pair"),
+        PairError::Removed => (exit::REFUSED, "here, for a new key: cede devices leave"),
         PairError::WrongWords
         | PairError::Abandoned
         | PairError::Cancelled
         | PairError::NotArmed
         | PairError::Busy
         | PairError::Protocol(_)
-        | PairError::Removed
         | PairError::Log(_)
         | PairError::OtherMesh
         | PairError::NotInLog
@@ -398,8 +407,8 @@ async fn guest(
     let now = || mesh_now(context);
     let ends = PairLink { peer: link.peer(), exporter };
     let begun = PairingGuest::begin(context.local.key(), name, words, existing, ends, random, now());
-    let mut machine =
-        begun.map_err(|error| failure(exit::FAILED, "nothing was paired", &error.to_string(), "cede devices"))?;
+    let mut machine = begun
+        .map_err(|error| failure(exit::FAILED, "nothing was paired", &error.to_string(), cure_of_begin(&error)))?;
     loop {
         while let Some(output) = machine.poll() {
             match output {

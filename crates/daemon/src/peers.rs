@@ -169,6 +169,11 @@ impl Peers {
         })
     }
 
+    /// Whether the device answered that it does not admit this one.
+    pub(crate) fn refuses_us(&self, device: DeviceId) -> bool {
+        matches!(self.troubles.get(&device), Some(DialError::Refused))
+    }
+
     fn newest(&self, device: DeviceId) -> Option<&Up> {
         self.links.get(&device).and_then(|links| links.last())
     }

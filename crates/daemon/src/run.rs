@@ -6,11 +6,12 @@ use std::sync::Arc;
 use cede_agent::adapter::adapters;
 use cede_carrier::discovery::{Announcement, Discovery, Scope};
 use cede_carrier::endpoint::{BindError, Endpoint, Incoming};
+use cede_core::chain::ChainError;
 use cede_core::custodian::{Custodian, RestoreError, Trust};
 use cede_mesh::membership::{LogError, MembershipLog};
 use cede_seal::device::LocalDevice;
 use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
-use cede_store::journal::{Condition, Journal, JournalError, Replay};
+use cede_store::journal::{CommitError, Condition, Journal, JournalError, Replay};
 use cede_store::objects::{ObjectError, Objects};
 use cede_wire::id::DeviceId;
 use cede_wire::record::Record;
@@ -24,6 +25,7 @@ use crate::control::{self, SocketError};
 use crate::limits;
 use crate::options::Options;
 use crate::peers::{Door, Peers};
+use crate::succession;
 
 /// Why a daemon did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,12 @@ pub enum RunError {
     /// No random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),
+    /// The sessions could not go to the new key. Nothing changed.
+    #[error("the custody records contradict each other")]
+    Succession(#[source] ChainError),
+    /// The journal could not be written when the mesh was left. The old key counts.
+    #[error("the mesh cannot be left now")]
+    Leave(#[source] CommitError),
     /// The journal failed while the daemon ran.
     #[error(transparent)]
     Loop(#[from] LoopError),
@@ -130,10 +138,8 @@ pub async fn run(options: Options, told: impl FnOnce(&Up)) -> Result<(), RunErro
 fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener), RunError> {
     let home = Home::open(&options.state)?;
     forget_calls(options);
-    let local = Arc::new(identity(&home)?);
     let incarnation = home.incarnation(random()?)?;
-    let (journal, replay) = Journal::open(&home)?;
-    let damaged = report_condition(&replay);
+    let (local, journal, replay, damaged) = remember(&home)?;
     if !damaged && journal.wants_rewrite() {
         rewrite(&journal, &replay);
     }
@@ -199,6 +205,16 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     Ok((actor, inbox, listener))
 }
 
+/// The key and the journal, after a leaving that was begun is finished; and whether the journal is damaged.
+fn remember(home: &Home) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
+    let local = identity(home)?;
+    let (journal, mut replay) = Journal::open(home)?;
+    let damaged = report_condition(&replay);
+    // What a damaged journal says is no ground to hand anything on.
+    let local = if damaged { local } else { succession::finish(home, &journal, &mut replay, local)? };
+    Ok((Arc::new(local), journal, replay, damaged))
+}
+
 /// What a killed run left of calls to agents: conversations may lie in it, and nobody else works here.
 fn forget_calls(options: &Options) {
     // Nothing there is the usual case.
@@ -217,12 +233,12 @@ fn rewrite(journal: &Journal, replay: &Replay) {
 
 /// The device's key, made at the first start.
 fn identity(home: &Home) -> Result<LocalDevice, RunError> {
-    if let Some(secret) = home.secret("identity")? {
+    if let Some(secret) = home.secret(succession::IDENTITY)? {
         let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| RunError::NotAKey)?;
         return Ok(LocalDevice::from_secret(secret));
     }
     let local = LocalDevice::from_secret(&random()?);
-    home.put_secret("identity", local.secret().as_slice())?;
+    home.put_secret(succession::IDENTITY, local.secret().as_slice())?;
     Ok(local)
 }
 

@@ -22,6 +22,8 @@ impl Actor {
             "cede approvals".to_owned()
         } else if peers.is_empty() {
             "cede pair".to_owned()
+        } else if peers.iter().all(|peer| self.peers.refuses_us(peer.id)) {
+            "cede devices leave, if this device was removed there".to_owned()
         } else if let Some(away) = sessions.iter().find(|session| !session.here) {
             format!("cede take {}", away.id.short())
         } else if sessions.is_empty() {

@@ -72,6 +72,11 @@ pub enum Command {
         /// The device.
         device: String,
     },
+    /// Leaves the mesh: this device begins anew under another key and keeps its sessions. The daemon stops.
+    LeaveMesh {
+        /// The person said yes.
+        confirmed: bool,
+    },
     /// Shows or sets what this device answers when that peer asks.
     Policy {
         /// The device.

@@ -96,3 +96,44 @@ fn session_has_one_title_and_one_place_on_both_sides() {
         a.session(id).unwrap().title == there
     });
 }
+
+/// Shows: P-7, P-11
+#[test]
+fn removed_device_leaves_and_comes_back_with_its_sessions() {
+    let mut devices = Devices::friends(CEDE);
+    let (tree, here) = adopted(&devices.a);
+    let other = devices.a.home.join("other");
+    dirty(&other);
+    let away = devices.a.adopt(&other).id;
+    devices.a.to("server", here).unwrap();
+    devices.a.to("server", away).unwrap();
+    devices.b.to("laptop", away).unwrap();
+    let before = evidence(&tree);
+    let old = devices.b.status().device.id;
+    devices.a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    let failed = refused(devices.b.to("laptop", here));
+    assert!(failed.cure.ends_with("cede devices leave"), "{failed:?}");
+    let (words, shown) = show_words(&devices.a);
+    let failed = refused(devices.b.ask(pair_with(&shown, &devices.a.address)));
+    assert!(failed.cure.starts_with("cede devices leave"), "{failed:?}");
+    drop(words);
+    let failed = refused(devices.b.ask(Command::LeaveMesh { confirmed: false }));
+    assert_eq!((failed.exit, failed.cure.as_str()), (exit::PENDING, "cede devices leave --yes"));
+    said(devices.b.ask(Command::LeaveMesh { confirmed: true }));
+    devices.b.wait_for_end();
+    devices.b.start();
+    assert_ne!(devices.b.status().device.id, old);
+    assert_eq!((devices.b.status().mesh, devices.b.status().peers), (None, Vec::new()));
+    assert_eq!(state(&devices.b, here), "in charge here");
+    assert!(state(&devices.b, away).starts_with("at "), "{}", state(&devices.b, away));
+    cede_tests::devices::pair(&devices.a, &devices.b);
+    devices.a.say_yes_to("server");
+    devices.b.say_yes_to("laptop");
+    devices.wait_for_link();
+    // Its owner is a device that the mesh knows no more: the one that has it now is found.
+    let taken = devices.a.open(Command::Take { session: here.to_string(), wait: false, carry_only: false }).unwrap();
+    assert!(matches!(taken.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert_eq!((state(&devices.a, here).as_str(), evidence(&tree)), ("in charge here", before));
+    devices.a.to("server", away).unwrap();
+    assert_eq!(state(&devices.b, away), "in charge here");
+}

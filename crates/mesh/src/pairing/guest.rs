@@ -21,9 +21,7 @@ use crate::now::Now;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BeginError {
     /// A device belongs to one mesh.
-    #[error(
-        "this device already belongs to a mesh of {devices}: pair the other way round, or begin with an empty data directory"
-    )]
+    #[error("this device already belongs to a mesh of {devices}: pair the other way round, or leave that mesh first")]
     HasMesh {
         /// How many devices belong to it.
         devices: usize,
