@@ -7,7 +7,7 @@ use cede_wire::custody::FencingToken;
 use cede_wire::id::{DeviceId, HandoffId, MeshId, SessionId};
 use hkdf::Hkdf;
 use sha2::Sha256;
-use x25519_dalek::{PublicKey, StaticSecret};
+use x25519_dalek::{PublicKey, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
 
 /// Why no keys were agreed on. Nothing was kept.
@@ -33,6 +33,12 @@ impl ExchangeSecret {
     /// The public key, to be sent under a signature.
     pub fn public(&self) -> [u8; 32] {
         PublicKey::from(&self.0).to_bytes()
+    }
+
+    /// What both secrets make together; a key that makes the same of every secret is refused.
+    pub(crate) fn agree(&self, peer_public: &[u8; 32]) -> Result<SharedSecret, ExchangeError> {
+        let shared = self.0.diffie_hellman(&PublicKey::from(*peer_public));
+        if shared.was_contributory() { Ok(shared) } else { Err(ExchangeError::LowOrder) }
     }
 }
 
@@ -107,10 +113,7 @@ impl HandoffKeys {
         if !context.names(&secret.public(), peer_public) {
             return Err(ExchangeError::ForeignKeys);
         }
-        let shared = secret.0.diffie_hellman(&PublicKey::from(*peer_public));
-        if !shared.was_contributory() {
-            return Err(ExchangeError::LowOrder);
-        }
+        let shared = secret.agree(peer_public)?;
         let secret = expand(DOMAIN, shared.as_bytes(), &context.info());
         Ok(Self { handoff: context.handoff, secret })
     }
@@ -174,8 +177,12 @@ impl fmt::Debug for StreamKeys {
 pub(crate) fn expand<const N: usize>(salt: &[u8], secret: &[u8], info: &[u8]) -> Zeroizing<[u8; N]> {
     let mut output = Zeroizing::new([0; N]);
     const { assert!(N <= 255 * 32) };
-    let _ = Hkdf::<Sha256>::new(Some(salt), secret).expand(info, output.as_mut_slice());
+    expand_into(salt, secret, info, output.as_mut_slice());
     output
+}
+
+pub(crate) fn expand_into(salt: &[u8], secret: &[u8], info: &[u8], output: &mut [u8]) {
+    let _ = Hkdf::<Sha256>::new(Some(salt), secret).expand(info, output);
 }
 
 const DOMAIN: &[u8] = b"cede/1 handoff";

@@ -16,4 +16,6 @@ pub mod stream;
 pub mod verify;
 
 #[cfg(test)]
+mod primitives;
+#[cfg(test)]
 mod vectors;

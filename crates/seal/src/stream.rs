@@ -24,9 +24,9 @@ pub const SEALED_SEGMENT_BYTES: usize = SEGMENT_BYTES + TAG_BYTES;
 /// The version of the sealed form.
 pub const SEAL_VERSION: u8 = 1;
 
-type Cipher = StreamBE32<ChaCha20Poly1305>;
+pub(crate) type Cipher = StreamBE32<ChaCha20Poly1305>;
 
-fn cipher(keys: &StreamKeys) -> Cipher {
+pub(crate) fn cipher(keys: &StreamKeys) -> Cipher {
     let key: &[u8; 32] = &keys.key;
     Cipher::new(key.into(), &keys.prefix.into())
 }

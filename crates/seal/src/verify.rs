@@ -74,19 +74,22 @@ pub fn verify<T: Signable>(signed: &Signed<T>) -> Result<Verified<T>, VerifyErro
     if signed.bytes().len() > SIGNED_BYTES {
         return Err(VerifyError::TooLong(signed.bytes().len()));
     }
-    let key = VerifyingKey::from_bytes(signed.key().as_bytes()).map_err(|_| VerifyError::Key)?;
-    if key.is_weak() {
-        return Err(VerifyError::Key);
-    }
-    let signature = Signature::from_bytes(signed.signature());
-    let covered = covered(T::DOMAIN, signed.bytes());
-    key.verify_strict(&covered, &signature).map_err(|_| VerifyError::Signature)?;
+    holds(signed.key().as_bytes(), &covered(T::DOMAIN, signed.bytes()), signed.signature())?;
     let value: T = decode(signed.bytes())?;
     let (named, by) = (value.signer(), signed.key().device());
     if named != by {
         return Err(VerifyError::WrongSigner { named, by });
     }
     Ok(Verified { value, signed: Signed::from_parts(signed.bytes().to_vec(), *signed.key(), *signed.signature()) })
+}
+
+/// Checks a signature over bytes: no weak key, no second spelling of a signature, no point of low order in it.
+pub(crate) fn holds(key: &[u8; 32], covered: &[u8], signature: &[u8; 64]) -> Result<(), VerifyError> {
+    let key = VerifyingKey::from_bytes(key).map_err(|_| VerifyError::Key)?;
+    if key.is_weak() {
+        return Err(VerifyError::Key);
+    }
+    key.verify_strict(covered, &Signature::from_bytes(signature)).map_err(|_| VerifyError::Signature)
 }
 
 #[cfg(test)]
