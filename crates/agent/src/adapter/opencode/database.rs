@@ -36,17 +36,20 @@ pub(super) struct Session {
 /// The tables that a new turn writes to.
 const FENCED: [&str; 2] = ["message", "part"];
 
+/// Rows that hold no JSON say nothing; to SQLite they are an error of the whole question, of every session in it.
 const DESCRIBE: &str = "
     select s.id, s.title, s.directory, s.version, s.time_updated,
-        (select count(*) from message m where m.session_id = s.id and json_extract(m.data, '$.role') = 'user'),
+        (select count(*) from message m where m.session_id = s.id
+            and iif(json_valid(m.data), json_extract(m.data, '$.role'), null) = 'user'),
         (select coalesce(sum(octet_length(m.data)), 0) from message m where m.session_id = s.id)
             + (select coalesce(sum(octet_length(p.data)), 0) from part p where p.session_id = s.id),
-        (select json_extract(m.data, '$.role') || ':' || m.time_created from message m
-            where m.session_id = s.id and json_extract(m.data, '$.time.completed') is null
+        (select iif(json_valid(m.data), json_extract(m.data, '$.role'), '') || ':' || m.time_created from message m
+            where m.session_id = s.id
+                and iif(json_valid(m.data), json_extract(m.data, '$.time.completed'), null) is null
                 and m.id = (select max(id) from message where session_id = s.id)),
         (select count(*) from part p where p.session_id = s.id
             and p.message_id = (select max(id) from message where session_id = s.id)
-            and json_extract(p.data, '$.state.status') in ('running', 'pending'))
+            and iif(json_valid(p.data), json_extract(p.data, '$.state.status'), null) in ('running', 'pending'))
     from session s";
 
 impl Database {
@@ -79,7 +82,8 @@ impl Database {
     /// The newest sessions that no other session started.
     pub(super) fn sessions(&self) -> Result<Vec<Session>, AgentError> {
         let query = format!("{DESCRIBE} where s.parent_id is null order by s.time_updated desc limit ?1");
-        self.all(&query, params![SESSIONS as i64], session)
+        let found = self.all(&query, params![SESSIONS as i64], |row| Ok(session(row)))?;
+        Ok(found.into_iter().filter_map(readable).collect())
     }
 
     /// One session.
@@ -114,7 +118,7 @@ impl Database {
     pub(super) fn provider(&self, native: &NativeId) -> Result<Option<String>, AgentError> {
         let query = "
             select coalesce(json_extract(data, '$.providerID'), json_extract(data, '$.model.providerID'))
-            from message where session_id = ?1 order by id desc limit 1";
+            from message where session_id = ?1 and json_valid(data) order by id desc limit 1";
         let found = self.connection.query_row(query, [native.as_str()], |row| row.get(0)).optional();
         found.map(Option::flatten).map_err(|error| self.failed("read", &error))
     }
@@ -214,6 +218,11 @@ fn session(row: &Row<'_>) -> rusqlite::Result<Session> {
         unfinished_since,
         dangling: number(8)?,
     })
+}
+
+/// A row that OpenCode would not have written hides none of the others.
+fn readable(found: rusqlite::Result<Session>) -> Option<Session> {
+    found.inspect_err(|error| tracing::debug!(%error, "a session of OpenCode was passed over")).ok()
 }
 
 fn trigger(table: &str, native: &NativeId) -> String {
