@@ -2,6 +2,7 @@
 
 pub mod carrier_contract;
 pub mod devices;
+pub mod fuzz;
 pub mod lab;
 pub mod proxy;
 pub mod world;

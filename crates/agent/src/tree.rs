@@ -6,6 +6,8 @@
 mod activate;
 mod baseline;
 mod capture;
+#[cfg(feature = "decoders")]
+pub mod decoder;
 mod git;
 mod globs;
 mod inspect;

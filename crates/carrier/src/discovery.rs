@@ -138,6 +138,16 @@ fn dialable(address: &ScopedIp, port: u16) -> Option<SocketAddr> {
     }
 }
 
+/// The hints that one announcement gives, whoever made it.
+#[cfg(feature = "decoders")]
+pub fn hints(ours: &Announcement, name: &str, txt: &[(&str, &str)], addresses: &[IpAddr], port: u16) -> Vec<Hint> {
+    let Ok(service) = ServiceInfo::new(SERVICE, name, "x.local.", addresses, port, txt) else { return Vec::new() };
+    let (sender, mut kept) = mpsc::channel(HINTS);
+    pass_on(ours, &service.as_resolved_service(), &sender);
+    drop(sender);
+    std::iter::from_fn(|| kept.try_recv().ok()).collect()
+}
+
 const SERVICE: &str = "_cede._udp.local.";
 /// The property that holds the beginning of the mesh id.
 const MESH: &str = "m";

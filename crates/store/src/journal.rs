@@ -4,6 +4,8 @@
 //! group begins only after the one before it is durable. So a bad group with nothing valid after it is a torn
 //! write that nobody was told of, and a bad group before a valid one is damage.
 
+#[cfg(feature = "decoders")]
+pub mod decoder;
 mod frame;
 mod log;
 mod replay;

@@ -18,6 +18,8 @@ use crate::adapter::{
     TranscriptFile, arrivals, durable, processes, requirements, text, version,
 };
 
+#[cfg(feature = "decoders")]
+pub mod decoder;
 mod hook;
 mod install;
 mod live;

@@ -20,6 +20,8 @@ use crate::adapter::{
     TranscriptFile, arrivals, durable, processes, requirements, text,
 };
 
+#[cfg(feature = "decoders")]
+pub mod decoder;
 mod install;
 mod lock;
 mod rollout;

@@ -19,6 +19,8 @@ use crate::adapter::{
 
 mod canonical;
 mod database;
+#[cfg(feature = "decoders")]
+pub mod decoder;
 mod install;
 mod plugin;
 

@@ -60,7 +60,11 @@ impl<T: Gather> Scans<T> {
 }
 
 fn read<T: Gather>(path: &Path, bound: Option<(u64, u64)>) -> Result<T> {
-    let mut reader = BufReader::with_capacity(256 << 10, File::open(path)?);
+    gather(BufReader::with_capacity(256 << 10, File::open(path)?), bound)
+}
+
+/// Takes every line, or with a bound `(cap, length)` those of both ends.
+pub(super) fn gather<T: Gather>(mut reader: impl BufRead + Seek, bound: Option<(u64, u64)>) -> Result<T> {
     let mut gathered = T::default();
     let mut seen = 0;
     while let Some(line) = lines::next(&mut reader, RECORD_HEAD_BYTES)? {

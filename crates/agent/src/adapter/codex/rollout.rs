@@ -68,7 +68,7 @@ pub(super) fn meta(path: &Path) -> Result<Option<Meta>> {
     Ok(meta_of(&line.head))
 }
 
-fn meta_of(line: &[u8]) -> Option<Meta> {
+pub(super) fn meta_of(line: &[u8]) -> Option<Meta> {
     let record: Value = serde_json::from_slice(line).ok()?;
     if record.get("type")?.as_str()? != "session_meta" {
         return None;

@@ -1,0 +1,26 @@
+//! What Claude Code wrote, read from bytes.
+
+use std::io::Cursor;
+
+use super::transcript::Scan;
+use crate::adapter::scans::gather;
+
+/// What a transcript says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Its rows.
+    pub rows: u64,
+    /// Its turns.
+    pub turns: u64,
+    /// Its title.
+    pub title: String,
+    /// Tool calls without a result.
+    pub dangling: usize,
+}
+
+/// Reads a transcript; with a cap, no more than so many bytes of each end.
+pub fn read(bytes: &[u8], cap: Option<u64>) -> Told {
+    let bound = cap.map(|cap| (cap, bytes.len() as u64));
+    let scan: Scan = gather(Cursor::new(bytes), bound).unwrap_or_default();
+    Told { rows: scan.rows, turns: scan.turns, dangling: scan.dangling(), title: scan.title }
+}

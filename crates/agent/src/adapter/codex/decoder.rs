@@ -1,0 +1,30 @@
+//! What Codex wrote, read from bytes.
+
+use std::io::Cursor;
+
+use super::rollout::{self, Scan};
+use crate::adapter::limits::RECORD_BYTES;
+use crate::adapter::lines;
+use crate::adapter::scans::gather;
+
+/// What a rollout says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The id in its first record, where that is one.
+    pub id: Option<String>,
+    /// Its turns.
+    pub turns: u64,
+    /// Its title.
+    pub title: String,
+    /// Tool calls without a result.
+    pub dangling: usize,
+}
+
+/// Reads a rollout; with a cap, no more than so many bytes of each end.
+pub fn read(bytes: &[u8], cap: Option<u64>) -> Told {
+    let bound = cap.map(|cap| (cap, bytes.len() as u64));
+    let scan: Scan = gather(Cursor::new(bytes), bound).unwrap_or_default();
+    let first = lines::next(&mut Cursor::new(bytes), RECORD_BYTES).ok().flatten();
+    let id = first.and_then(|line| rollout::meta_of(&line.head)).map(|meta| meta.id);
+    Told { id, turns: scan.turns, dangling: scan.dangling(), title: scan.title }
+}

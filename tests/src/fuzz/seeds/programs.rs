@@ -1,0 +1,156 @@
+//! What programs write: the agents' sessions, the git program's listings, the words of the command and the daemon.
+
+use std::path::{Path, PathBuf};
+
+use cede_agent::adapter::opencode::decoder;
+use cede_agent::adapter::recorded::{Story, answer_as_opencode, plant};
+use cede_agent::adapter::{Adapter as _, Surroundings, opencode::OpenCodeAdapter};
+use cede_agent::chunk::StatCache;
+use cede_agent::tree::{CaptureOptions, capture, inspect};
+use cede_wire::catalog::Place;
+use cede_wire::control::{Answer, Command, Failure, MoveRequest, Reply, ReplyBody, Request};
+use cede_wire::session::{AgentKind, NativeId};
+
+use crate::devices::trees::git;
+
+pub(super) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
+    match target {
+        "control-request" => requests(),
+        "control-reply" => replies(),
+        "codex-rollout" => vec![("recorded".to_owned(), recorded(AgentKind::Codex))],
+        "claude-transcript" => vec![("recorded".to_owned(), recorded(AgentKind::ClaudeCode))],
+        "opencode-export" => vec![("recorded".to_owned(), export())],
+        "opencode-arrival" => vec![("recorded".to_owned(), arrival())],
+        "opencode-rows" => rows(),
+        "repository" => repository(),
+        _ => Vec::new(),
+    }
+}
+
+fn requests() -> Vec<(String, Vec<u8>)> {
+    let commands = [
+        Command::Status,
+        Command::Sessions { peers: true },
+        Command::PairWith { words: "a-b-c-d".into(), address: Some("127.0.0.1:1".into()), name: None },
+        Command::Policy { device: "desk".into(), policy: Some(cede_wire::record::PeerPolicy::Yes) },
+        Command::To(MoveRequest { device: "desk".into(), exclude: vec!["*.log".into()], ..MoveRequest::default() }),
+        Command::Decide { approval: "ab12".into(), yes: true },
+    ];
+    let line = |command| serde_json::to_vec(&Request::new(command)).unwrap();
+    (0..).zip(commands).map(|(n, command): (u8, _)| (format!("request-{n}"), line(command))).collect()
+}
+
+fn replies() -> Vec<(String, Vec<u8>)> {
+    let refusal = Some(cede_wire::refusal::Refusal::Declined);
+    let (what, why, cure) = ("it was not moved".to_owned(), "no".to_owned(), String::new());
+    let bodies = [
+        ReplyBody::Done(Answer::Said { text: "done".into() }),
+        ReplyBody::Done(Answer::Approvals { approvals: Vec::new() }),
+        ReplyBody::Failed(Failure { exit: 4, what, why, cure, refusal, now_at: None }),
+    ];
+    let line = |body| serde_json::to_vec(&Reply::new(body)).unwrap();
+    (0..).zip(bodies).map(|(n, body): (u8, _)| (format!("reply-{n}"), line(body))).collect()
+}
+
+/// A device of its own with one recorded session.
+fn planted(agent: AgentKind) -> (tempfile::TempDir, Surroundings, NativeId) {
+    let place = tempfile::tempdir().unwrap();
+    let around = Surroundings::plain(&place.path().join("home"), &place.path().join("state"), "/usr/bin:/bin".into());
+    let work = place.path().join("work");
+    std::fs::create_dir_all(&work).unwrap();
+    let native = plant(agent, &around, Path::new("/work"), [7; 16], &Story::example("own", "m-1")).unwrap();
+    (place, around, native)
+}
+
+fn recorded(agent: AgentKind) -> Vec<u8> {
+    let (place, around, native) = planted(agent);
+    let adapter = cede_agent::adapter::adapters(&around).into_iter().find(|adapter| adapter.agent() == agent).unwrap();
+    let transcript = adapter.capture(&native, &place.path().join("scratch")).unwrap();
+    std::fs::read(&transcript.files[0].local).unwrap()
+}
+
+fn export() -> Vec<u8> {
+    let (_place, around, native) = planted(AgentKind::OpenCode);
+    assert!(OpenCodeAdapter::new(&around).describe(&native).is_ok());
+    answer_as_opencode(&around, Path::new("/work"), &["export", native.as_str()]).unwrap().into_bytes()
+}
+
+fn arrival() -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("export"), export()).unwrap();
+    decoder::take_apart(&place.path().join("export"), &place.path().join("parts")).unwrap();
+    let read = |part: &str| std::fs::read(place.path().join("parts").join(part)).unwrap();
+    [read("info.json"), read("messages.jsonl")].concat()
+}
+
+/// The columns of a session, of a message and of a part, a zero between them.
+fn rows() -> Vec<(String, Vec<u8>)> {
+    let message = r#"{"role":"assistant","time":{"created":1},"providerID":"own"}"#;
+    let part = r#"{"type":"tool","state":{"status":"running"}}"#;
+    let whole = ["ses_two", "", "/w", "a title", "1.18.33", "#9", "msg_3", "#5", message, "prt_1", part];
+    let child =
+        ["ses_x'); drop table message; --", "ses_good", "/w", "t", "1", "#9", "msg_0", "#5", "{}", "prt_2", "{}"];
+    let odd = ["ses_two", "^\u{1}", "^raw", "^\u{7f}", "~1.5", "~nan", "msg_9", "later", "{not json", "prt_1", "{"];
+    let join = |fields: [&str; 11]| fields.join("\0").into_bytes();
+    vec![("whole".to_owned(), join(whole)), ("child".to_owned(), join(child)), ("odd".to_owned(), join(odd))]
+}
+
+fn repository() -> Vec<(String, Vec<u8>)> {
+    let place = tempfile::tempdir().unwrap();
+    let root = small_repository(place.path());
+    let tree = inspect(&root).unwrap();
+    let options = CaptureOptions {
+        include_ignored: &[],
+        exclude: &[],
+        untracked: true,
+        have: &[],
+        scratch: &place.path().join("scratch"),
+    };
+    let captured = capture(&tree, &options, &mut StatCache::default()).unwrap();
+    let record = |name: &str, number: u8| {
+        let is_it =
+            |entry: &&cede_wire::catalog::Entry| entry.place == Place::Git && entry.path.as_bytes() == name.as_bytes();
+        let mut bytes = vec![number];
+        for chunk in captured.entries.iter().find(is_it).unwrap().chunks() {
+            let mut piece = Vec::new();
+            captured.sources.read(&chunk.id, &mut piece).unwrap();
+            bytes.extend(piece);
+        }
+        (name.to_owned(), bytes)
+    };
+    let said = |name: &str, number: u8, arguments: &[&str]| {
+        (name.to_owned(), [&[number][..], git(&root, arguments).as_bytes()].concat())
+    };
+    let address = |n: usize, text: &str| (format!("address-{n}"), [b"\x04", text.as_bytes()].concat());
+    let mut seeds = vec![
+        record("state", 0),
+        record("index", 1),
+        said("listing", 2, &["ls-files", "-z", "--stage", "--debug"]),
+        said("settings", 3, &["config", "-z", "--list", "--local"]),
+    ];
+    let addresses = ["https://me:secret@h:8/x@y", "ssh://git:pw@h/x", "git@h:x", "ext::sh -c x", "/srv/x.git", "-h:x"];
+    seeds.extend(addresses.iter().enumerate().map(|(n, text)| address(n, text)));
+    seeds
+}
+
+fn small_repository(place: &Path) -> PathBuf {
+    let root = place.join("r");
+    std::fs::create_dir_all(root.join("src")).unwrap();
+    std::fs::write(root.join("a.txt"), "one\n").unwrap();
+    std::fs::write(root.join("src/main.rs"), "fn main() {}\n").unwrap();
+    for arguments in [
+        &["init", "-q", "-b", "main"][..],
+        &["add", "-A"],
+        &["commit", "-q", "-m", "first"],
+        &["remote", "add", "origin", "https://example.com/x"],
+        &["update-ref", "refs/remotes/origin/main", "HEAD"],
+        &["config", "branch.main.remote", "origin"],
+        &["config", "branch.main.merge", "refs/heads/main"],
+        &["tag", "v1"],
+    ] {
+        git(&root, arguments);
+    }
+    std::fs::write(root.join("a.txt"), "stashed\n").unwrap();
+    git(&root, &["stash", "push", "-q"]);
+    root
+}
