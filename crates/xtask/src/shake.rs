@@ -1,5 +1,5 @@
-//! The long tests at full counts: `sim`, and the test binaries whose name begins with `shake`. With a seed, that one
-//! run again.
+//! The long tests at full counts: `sim`, `twin`, and the test binaries whose name begins with `shake`. With a seed, that
+//! one run again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<(), F
     selection.extend(files.iter().filter_map(|path| long_binary(path)).flat_map(|name| ["--test", name]));
     if selection.len() == 2 {
         return Err(Failure(
-            "shake: there are no long tests (tests/tests/sim.rs, shake*.rs); nothing was run".to_owned(),
+            "shake: there are no long tests (tests/tests/sim.rs, twin.rs, shake*.rs); nothing was run".to_owned(),
         ));
     }
     prove::report(&prove::tests(repository, "shake", &selection, &[(variable.0, variable.1.to_string())])?)
@@ -32,7 +32,7 @@ fn fresh() -> u64 {
 /// The name of the test binary that a file is, where it is a long one.
 fn long_binary(path: &str) -> Option<&str> {
     let name = path.strip_prefix("tests/tests/")?.strip_suffix(".rs")?;
-    let long = name == "sim" || name.starts_with("shake");
+    let long = matches!(name, "sim" | "twin") || name.starts_with("shake");
     (long && !name.contains('/')).then_some(name)
 }
 
@@ -54,6 +54,7 @@ mod tests {
     fn long_binary_is_known_by_its_name() {
         assert_eq!(long_binary("tests/tests/shake_kill.rs"), Some("shake_kill"));
         assert_eq!(long_binary("tests/tests/sim.rs"), Some("sim"));
+        assert_eq!(long_binary("tests/tests/twin.rs"), Some("twin"));
         assert_eq!(long_binary("tests/tests/shake/world.rs"), None);
         assert_eq!(long_binary("tests/tests/e2e.rs"), None);
     }
