@@ -159,12 +159,14 @@ impl Actor {
         self.context.endpoint.drop_peer(&member.key);
         let text = if administrator {
             format!(
-                "{} is removed from the mesh for good; the other devices hear of it with the next contact",
+                "{} is removed from the mesh for good; the other devices hear of it with the next contact. To be paired \
+                 again it needs a new key; there: cede devices leave",
                 member.name
             )
         } else {
             format!(
-                "{} is not served by this device any more; to remove it everywhere, type the same on the first device",
+                "{} is not served by this device any more; to remove it everywhere, type the same on the first device. \
+                 To take it back, leave and be paired again; here: cede devices leave",
                 member.name
             )
         };

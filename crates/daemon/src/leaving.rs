@@ -23,6 +23,7 @@ use crate::offering::{self, Order, failure};
 
 mod course;
 
+pub(crate) use course::cure_of;
 use course::{Move, released};
 
 /// What the actor knows of a move that leaves.

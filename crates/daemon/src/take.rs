@@ -201,7 +201,9 @@ impl Actor {
             let owner = owner.map(|owner| self.device_name(owner));
             let exit = exit_of(refusal);
             let why = format!("{refusal}: {detail}");
-            let failed = failure(exit, "the session did not come here", &why, "cede status");
+            let full = refusal == Refusal::TooLarge;
+            let cure = if full { "free space here".to_owned() } else { crate::leaving::cure_of(refusal, &self.name) };
+            let failed = failure(exit, "the session did not come here", &why, &cure);
             self.report(session, Phase::Abandoned, (0, 0), 0, &detail);
             let failed = Failure { refusal: Some(refusal), now_at: owner, ..failed };
             self.moves.end(session, &ReplyBody::Failed(failed));

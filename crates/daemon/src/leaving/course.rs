@@ -636,7 +636,7 @@ fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
 }
 
 /// `here`: what the other device calls this one.
-fn cure_of(refusal: Refusal, here: &str) -> String {
+pub(crate) fn cure_of(refusal: Refusal, here: &str) -> String {
     let cure = match refusal {
         Refusal::NotGranted => {
             "look there whether it still knows this device: cede devices; one that was removed begins anew: cede devices leave"
