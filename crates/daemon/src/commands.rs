@@ -6,7 +6,7 @@ use cede_carrier::endpoint::dial::DialError;
 use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
-use cede_wire::member::Member;
+use cede_wire::member::{Capability, Member};
 use cede_wire::message::PeerMessage;
 use cede_wire::record::{PeerPolicy, Record};
 use cede_wire::refusal::Refusal;
@@ -251,6 +251,9 @@ impl Actor {
         if !self.is_here(info.key.id()) {
             return replies.failed(self.elsewhere(info.key.id()));
         }
+        if !member.capabilities.contains(&Capability::Handoff) {
+            return replies.failed(self.may_take_nothing(member));
+        }
         let session = info.key.id();
         let order =
             Order { info, destination: member.device(), destination_name: member.name.clone(), request, take: None };
@@ -259,6 +262,15 @@ impl Actor {
         }
         if let Err(failed) = self.start_leaving(order) {
             replies.failed(failed);
+        }
+    }
+
+    fn may_take_nothing(&self, member: &Member) -> Failure {
+        let why = format!("{} was not given the right to take sessions over", member.name);
+        Failure {
+            refusal: Some(Refusal::NotGranted),
+            now_at: Some(self.name.clone()),
+            ..failure(exit::REFUSED, "the session was not offered", &why, "cede devices")
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use cede_wire::control::{Failure, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
-use cede_wire::member::Member;
+use cede_wire::member::{Capability, Member};
 use cede_wire::message::{ListedSession, PeerMessage};
 use cede_wire::session::{AgentKind, SessionInfo, SessionKey};
 
@@ -208,6 +208,10 @@ impl Actor {
 
     /// A peer wants to see the sessions here.
     pub(crate) fn answer_listing(&mut self, from: DeviceId) {
+        if !self.peers.may(from, Capability::Handoff) {
+            // It waits for an answer, and there is nothing that it may know.
+            return self.send(from, PeerMessage::Sessions(Vec::new()));
+        }
         if !self.errands.begin(from, Errand::List) {
             // The answer that is on its way is an answer to this question too.
             return;
