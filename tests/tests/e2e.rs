@@ -19,12 +19,20 @@ use cede_wire::message::{Hello, PROTOCOL_MAX};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
 
+#[path = "e2e/credentials.rs"]
+mod credentials;
 #[path = "e2e/expiry.rs"]
 mod expiry;
 #[path = "e2e/faults.rs"]
 mod faults;
+#[path = "e2e/meeting.rs"]
+mod meeting;
 #[path = "e2e/people.rs"]
 mod people;
+#[path = "e2e/scope.rs"]
+mod scope;
+#[path = "e2e/truth.rs"]
+mod truth;
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 

@@ -27,6 +27,8 @@ use cede_wire::path::RelPath;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
+#[path = "hostile/lies.rs"]
+mod lies;
 #[path = "hostile/lost.rs"]
 mod lost;
 
@@ -209,12 +211,22 @@ impl Liar {
     }
 
     fn send_chunk(&mut self, keys: &HandoffKeys, bytes: &[u8]) {
+        let sealed = self.sealed(keys, ChunkId::of(bytes), bytes);
+        self.send_stream(sealed);
+    }
+
+    /// These bytes as the chunk of this id, sealed as a stream of their own.
+    fn sealed(&mut self, keys: &HandoffKeys, id: ChunkId, bytes: &[u8]) -> Vec<u8> {
         self.streams += 1;
         let mut sealer = Sealer::new(keys.stream(self.streams));
         let mut out = sealer.header().to_vec();
-        sealer.push(&ChunkFrame::raw(ChunkId::of(bytes), bytes).unwrap().to_bytes(), &mut out).unwrap();
+        sealer.push(&ChunkFrame::raw(id, bytes).unwrap().to_bytes(), &mut out).unwrap();
         sealer.push(bytes, &mut out).unwrap();
         sealer.finish(&mut out).unwrap();
+        out
+    }
+
+    fn send_stream(&self, out: Vec<u8>) {
         let link = self.link.clone();
         self.runtime.block_on(async move {
             let mut stream = link.open_data().await.unwrap();
@@ -225,6 +237,10 @@ impl Liar {
 
     /// Sends what is asked for until the daemon says how it ended.
     fn serve(&mut self, invented: &Invented, accept: &Accept) -> PeerMessage {
+        self.serve_with(invented, accept, &mut |liar, keys, bytes| liar.send_chunk(keys, bytes))
+    }
+
+    fn serve_with(&mut self, invented: &Invented, accept: &Accept, send: &mut Sending<'_>) -> PeerMessage {
         let keys = self.announce(invented, accept);
         loop {
             let message = self.hear("a need or the end", |message| match message {
@@ -236,10 +252,10 @@ impl Liar {
             });
             match message {
                 PeerMessage::Need { of: NeedOf::Catalog, bitmap, .. } if bitmap.contains(&1) => {
-                    self.send_chunk(&keys, &invented.payload.catalog);
+                    send(self, &keys, &invented.payload.catalog);
                 }
                 PeerMessage::Need { of: NeedOf::Payload, bitmap, .. } if bitmap.contains(&1) => {
-                    self.send_chunk(&keys, &invented.payload.content);
+                    send(self, &keys, &invented.payload.content);
                 }
                 PeerMessage::Need { .. } => {}
                 end => return end,
@@ -295,6 +311,8 @@ impl Liar {
     }
 }
 
+type Sending<'a> = dyn FnMut(&mut Liar, &HandoffKeys, &[u8]) + 'a;
+
 /// What a lying source has.
 struct Invented {
     offer: Offer,
@@ -310,10 +328,15 @@ struct Payload {
 impl Payload {
     /// One file whose only chunk is said to be so long.
     fn of(key: &SessionKey, content: &[u8], length: u32) -> Self {
+        Self::named(key, content, length, ("gift.txt", 0o644))
+    }
+
+    /// The same under another name and mode.
+    fn named(key: &SessionKey, content: &[u8], length: u32, (name, mode): (&str, u32)) -> Self {
         let chunks = vec![ChunkRef { id: ChunkId::of(content), length }];
         let mtime = Mtime { seconds: 1_700_000_000, nanos: 0 };
-        let body = Body::File { mode: 0o644, mtime, size: u64::from(length), chunks };
-        let entry = Entry { place: Place::Tree, path: RelPath::parse(b"gift.txt").unwrap(), body };
+        let body = Body::File { mode, mtime, size: u64::from(length), chunks };
+        let entry = Entry { place: Place::Tree, path: RelPath::parse(name.as_bytes()).unwrap(), body };
         let catalog = Catalog { key: key.clone(), head: head(), entries: vec![entry] };
         Self { catalog: catalog.to_bytes(), content: content.to_vec() }
     }

@@ -1,5 +1,6 @@
 //! A session of Claude Code in the files that it would have written, and what its store says of it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use cede_wire::id::SessionId;
@@ -30,9 +31,8 @@ pub fn plant(home: &Path, tree: &Path, turns: usize) -> Planted {
 /// Adds a turn to the transcript, wherever it lies in this home.
 pub fn add_turn(home: &Path, planted: &Planted, tree: &Path, turn: usize) {
     let file = place(home, planted).expect("a transcript here");
-    let mut text = std::fs::read(&file).unwrap();
-    text.extend_from_slice(rows(&planted.native, tree, turn).as_bytes());
-    std::fs::write(file, text).unwrap();
+    let mut file = std::fs::File::options().append(true).open(file).unwrap();
+    file.write_all(rows(&planted.native, tree, turn).as_bytes()).unwrap();
 }
 
 fn rows(native: &str, tree: &Path, turn: usize) -> String {

@@ -34,7 +34,7 @@ fn remove(directory: &Path) {
 }
 
 /// From now on everything between the two goes through doors that can be shut.
-fn behind_doors(devices: &mut Devices) -> [Proxy; 2] {
+pub(super) fn behind_doors(devices: &mut Devices) -> [Proxy; 2] {
     let doors = [Proxy::to(&devices.a.address), Proxy::to(&devices.b.address)];
     let tell = |device: &Device, of: &str, door: &Proxy| {
         device.ask(Command::Address { device: of.to_owned(), address: door.address.to_string() }).unwrap();

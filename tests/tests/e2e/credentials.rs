@@ -1,0 +1,111 @@
+//! Credentials of providers, planted wherever agents, git and people keep them, and looked for in everything that arrives.
+
+use super::*;
+
+/// Part of every planted secret; nothing else has it.
+const PLANTED: &str = "pLaNtEd-0c9f";
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let before = std::fs::read_to_string(path).unwrap_or_default();
+    std::fs::write(path, before + &text.replace("SECRET", PLANTED)).unwrap();
+}
+
+fn plant_secrets(device: &mut Device, tree: &Path) {
+    let home = device.home.clone();
+    for (file, text) in [
+        (
+            ".codex/auth.json",
+            r#"{"OPENAI_API_KEY":"sk-SECRET","tokens":{"access_token":"SECRET","refresh_token":"SECRET"}}"#,
+        ),
+        (".codex/config.toml", "\n[model_providers.own]\nname = \"own\"\nexperimental_bearer_token = \"SECRET\"\n"),
+        (".codex/.env", "OPENAI_API_KEY=SECRET\n"),
+        (".claude/.credentials.json", r#"{"claudeAiOauth":{"accessToken":"SECRET","refreshToken":"SECRET"}}"#),
+        (".claude/settings.json", r#"{"env":{"ANTHROPIC_API_KEY":"SECRET"},"apiKeyHelper":"echo SECRET"}"#),
+        (".claude.json", r#"{"primaryApiKey":"SECRET","mcpServers":{"x":{"env":{"TOKEN":"SECRET"}}}}"#),
+        (".local/share/opencode/auth.json", r#"{"anthropic":{"type":"api","key":"SECRET"}}"#),
+        (".config/opencode/opencode.json", r#"{"provider":{"x":{"options":{"apiKey":"SECRET"}}}}"#),
+        (".git-credentials", "https://ada:SECRET@example.org\n"),
+        (".netrc", "machine example.org login ada password SECRET\n"),
+        (".ssh/id_ed25519", "SECRET\n"),
+    ] {
+        write(&home.join(file), text);
+    }
+    trees::git(tree, &["remote", "add", "origin", &format!("https://ada:{PLANTED}@example.org/x.git")]);
+    trees::git(tree, &["config", "http.extraheader", &format!("Authorization: Bearer {PLANTED}")]);
+    // Ignored: it stays, whatever it is called.
+    write(&tree.join("build/.env"), "TOKEN=SECRET\n");
+    for name in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENCODE_API_KEY"] {
+        device.variables.push((name.into(), PLANTED.into()));
+    }
+}
+
+/// Files below a directory that hold a text.
+fn files_with(directory: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(next) = waiting.pop() {
+        for entry in std::fs::read_dir(next).unwrap().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            } else if kind.is_file() && holds(&std::fs::read(entry.path()).unwrap_or_default(), text) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn no_secret_travels(agent: AgentKind) {
+    let mut devices = Devices::strangers(CEDE);
+    let tree = project(&devices.a);
+    let path = std::env::var_os("PATH").unwrap();
+    let around = Surroundings::plain(&devices.a.home, &devices.a.state().join("agents"), path);
+    let native = plant(agent, &around, &tree, [7; 16], &Story::example("mock", "mock-model")).unwrap();
+    plant_secrets(&mut devices.a, &tree);
+    devices.a.kill();
+    devices.a.start();
+    let devices = devices.joined();
+    let (a, b) = (&devices.a, &devices.b);
+    let id = SessionKey { agent, native }.id();
+    let carried = MoveRequest { carry_only: true, ..request("server", id) };
+    let place = b.cede_home.parent().unwrap();
+
+    // A last round that is refused leaves the chunks of the first ones where they are kept, whole and unsealed.
+    let asked = a.open(Command::To(carried.clone())).unwrap();
+    let waiting = question(b);
+    write(&tree.join(".late"), "a name that nobody approved\n");
+    decide(b, &waiting, true);
+    refused(asked.end(&mut |_| {}).unwrap());
+    let stages = b.state().join("stages");
+    for part in ["read_line", "hello, everybody"] {
+        assert!(!files_with(&stages, part).is_empty(), "{part} can be read among the chunks");
+    }
+    assert_eq!(files_with(place, PLANTED), [""; 0].map(PathBuf::from), "among the chunks");
+
+    b.say_yes_to("laptop");
+    a.move_with(carried).unwrap();
+    for part in ["read_line", "hello, everybody"] {
+        assert!(!files_with(&b.home, part).is_empty(), "{part} arrived");
+    }
+    assert_eq!(files_with(place, PLANTED), [""; 0].map(PathBuf::from), "in what arrived, or the destination's log");
+    assert!(!a.log().contains(PLANTED), "in the source's log");
+    assert!(files_with(&a.state(), PLANTED).is_empty(), "in what the source keeps");
+}
+
+/// Shows: T-10, T-6, S-9
+#[test]
+fn no_planted_credential_travels_with_a_session_of_codex() {
+    no_secret_travels(AgentKind::Codex);
+}
+
+/// Shows: T-10, T-6, S-9
+#[test]
+fn no_planted_credential_travels_with_a_session_of_claude_code() {
+    no_secret_travels(AgentKind::ClaudeCode);
+}
