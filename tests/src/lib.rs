@@ -4,5 +4,6 @@ pub mod carrier_contract;
 pub mod devices;
 pub mod fuzz;
 pub mod lab;
+pub mod model;
 pub mod proxy;
 pub mod world;

@@ -16,7 +16,7 @@ use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, NativeId, SessionKey};
 
 mod check;
-mod device;
+pub(crate) mod device;
 mod hands;
 mod model;
 mod random;

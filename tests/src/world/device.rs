@@ -117,21 +117,21 @@ fn bytes(turns: &[u64]) -> Vec<u8> {
     turns.iter().flat_map(|turn| turn.to_le_bytes()).collect()
 }
 
-pub(super) fn head(turns: &[u64]) -> Head {
+pub(crate) fn head(turns: &[u64]) -> Head {
     let bytes = bytes(turns);
     Head { turn: turns.len() as u64, length: bytes.len() as u64, hash: Hash::of(&bytes) }
 }
 
-pub(super) fn root(turns: &[u64]) -> Hash {
+pub(crate) fn root(turns: &[u64]) -> Hash {
     Hash::of(&[b"catalog of ".to_vec(), bytes(turns)].concat())
 }
 
-pub(super) fn round(turns: &[u64]) -> Round {
+pub(crate) fn round(turns: &[u64]) -> Round {
     let head = head(turns);
     Round { head, root: root(turns), catalog: Vec::new(), payload_bytes: head.length, exchange_key: [4; 32] }
 }
 
-pub(super) fn terms(turns: &[u64]) -> OfferTerms {
+pub(crate) fn terms(turns: &[u64]) -> OfferTerms {
     OfferTerms {
         head: head(turns),
         title: "a session".to_owned(),
