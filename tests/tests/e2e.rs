@@ -317,6 +317,20 @@ fn second_move_sends_only_what_changed() {
     assert!(back.bytes_present > 20 << 20, "{}", back.bytes_present);
 }
 
+/// What both devices know of each other's lists is not sent again either: neither the catalog nor the index.
+///
+/// Shows: T-9
+#[test]
+fn repository_that_rested_costs_next_to_nothing_again() {
+    let devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    devices.a.to("server", id).unwrap();
+    devices.b.to("laptop", id).unwrap();
+    let again = devices.a.to("server", id).unwrap();
+    println!("{} bytes sent, {} there", again.bytes_sent, again.bytes_present);
+    assert!(again.bytes_sent < 4 << 10, "{} bytes sent", again.bytes_sent);
+}
+
 fn take(device: &Device, id: SessionId) -> Result<Answer, Failure> {
     device.ask(Command::Take { session: id.to_string(), wait: false, carry_only: false })
 }

@@ -25,9 +25,9 @@ mod write;
 pub use crate::materialize::ReadChunk;
 pub use activate::{ActivateError, Activated, activate, discard};
 pub use baseline::{Baseline, CompareError, verify_equal};
-pub use capture::{Capture, CaptureError, CaptureOptions, capture};
+pub use capture::{Capture, CaptureError, CaptureOptions, capture, capture_at, is_record, record_files};
 pub(crate) use globs::prefixes;
-pub use inspect::{GitTree, Tree, TreeRefusal, inspect};
+pub use inspect::{GitTree, Tree, TreeRefusal, identify, inspect, root_of};
 pub use inventory::Names;
 pub use stage::{StageError, StageRequest, Staged, free_target, remember_staged, stage};
 

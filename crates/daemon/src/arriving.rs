@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cede_agent::tree::{free_target, inspect};
+use cede_agent::tree::{free_target, identify, root_of};
 use cede_core::custodian::Standing;
 use cede_seal::exchange::ExchangeSecret;
 use cede_seal::verify::Verified;
@@ -259,7 +259,7 @@ impl Actor {
         let Some(key) = self.key_of(session) else { return false };
         let placed = self.placed.get(&session);
         let before = placed.filter(|placed| placed.root.is_some()).map(|p| crate::sessions::path_of(&p.directory));
-        let before = before.and_then(|directory| inspect(&directory).ok()).map(|tree| tree.root);
+        let before = before.and_then(|directory| root_of(&directory).ok());
         let target = before.unwrap_or_else(|| {
             free_target(&self.context.surroundings.home.join(format!("session-{}", session.short())))
         });
@@ -472,8 +472,8 @@ fn target(context: &Context, offer: &Offer, placed: Option<&cede_wire::record::P
     use std::os::unix::ffi::OsStrExt;
     if let Some(placed) = placed.filter(|placed| placed.root.is_some()) {
         let directory = crate::sessions::path_of(&placed.directory);
-        if let Ok(tree) = inspect(&directory) {
-            return tree.root;
+        if let Ok(root) = root_of(&directory) {
+            return root;
         }
     }
     let home = &context.surroundings.home;
@@ -507,7 +507,7 @@ fn local_clone(
     }
     candidates.sort();
     candidates.dedup();
-    let trees = candidates.into_iter().take(64).filter_map(|directory| inspect(&directory).ok());
+    let trees = candidates.into_iter().take(64).filter_map(|directory| identify(&directory).ok());
     trees
         .filter_map(|tree| Some((tree.root, tree.git?)))
         .find_map(|(root, git)| (git.identity.roots == wanted.roots).then_some((root, git.tips)))

@@ -5,11 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
-use cede_agent::chunk::SourceFiles;
-use cede_agent::tree::{Baseline, ReadChunk, inspect};
+use cede_agent::chunk::{SourceFiles, chunk_bytes};
+use cede_agent::tree::{Baseline, ReadChunk, is_record, record_files, root_of};
 use cede_store::stage::Stage;
 use cede_wire::catalog::{Catalog, Entry, Place};
-use cede_wire::id::ChunkId;
+use cede_wire::id::{ChunkId, SessionId};
 use cede_wire::record::PlacedSession;
 
 use crate::context::Context;
@@ -47,7 +47,8 @@ impl ReadChunk for Chunks {
     }
 }
 
-/// The session's last visit: its catalog, and where its files lie now.
+/// The session's last visit: what it held, and where that lies now: the tree's and the conversation's files, the
+/// repository's records that were sent from here, and the catalog itself.
 pub(crate) struct Visit {
     pub(crate) baseline: Baseline,
     pub(crate) files: SourceFiles,
@@ -58,17 +59,46 @@ pub(crate) struct Visit {
 pub(crate) fn last_visit(context: &Context, placed: &PlacedSession) -> Option<Visit> {
     let bytes = context.objects.get(&placed.root?).ok()??;
     let catalog = Catalog::from_bytes(&bytes).ok()?;
-    let root = inspect(&crate::sessions::path_of(&placed.directory)).ok()?.root;
-    let spoken = spoken(context, placed);
+    let root = root_of(&crate::sessions::path_of(&placed.directory)).ok()?;
+    let (spoken, records) = (spoken(context, placed), record_files(&kept_records(context, placed.key.id())));
     let local = |entry: &Entry| match entry.place {
         Place::Tree => Some(root.join(relative(entry))),
         Place::Transcript => spoken.get(entry.path.as_bytes()).cloned(),
-        Place::Git => None,
+        Place::Git => records(entry),
     };
+    let itself = (context.objects.file(&placed.root?), chunk_bytes(&bytes));
     let files = catalog.entries.iter().filter_map(|entry| Some((local(entry)?, entry.chunks())));
+    let files = files.chain([(itself.0, itself.1.as_slice())]);
     let files = SourceFiles::collect(files.filter(|(_, chunks)| !chunks.is_empty()));
     let exclude = Wanted::kept(context, placed.key.id()).map(|wanted| wanted.exclude).unwrap_or_default();
     Some(Visit { baseline: Baseline::of(&catalog.entries).leaving(&exclude, true), files, root })
+}
+
+/// Where a capture leaves what it made of a repository.
+pub(crate) fn records_of(context: &Context, session: SessionId) -> PathBuf {
+    context.place("scratch", &session.to_string()).join("git")
+}
+
+/// Where the records of a session's last departure lie.
+fn kept_records(context: &Context, session: SessionId) -> PathBuf {
+    context.place("records", &session.to_string())
+}
+
+/// Keeps a departure's small records for the way back, where they need not be sent again, and forgets what else was
+/// captured. Nothing depends on them. Blocks.
+pub(crate) fn keep_records(context: &Context, session: SessionId) {
+    let capturing = context.capturing(session);
+    let _held = capturing.lock().unwrap_or_else(PoisonError::into_inner);
+    let (made, kept) = (records_of(context, session), kept_records(context, session));
+    let _ = std::fs::remove_dir_all(&kept);
+    if std::fs::create_dir_all(&kept).is_ok() {
+        for file in std::fs::read_dir(&made).into_iter().flatten().flatten() {
+            if is_record(&file.file_name()) {
+                let _ = std::fs::rename(file.path(), kept.join(file.file_name()));
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(context.place("scratch", &session.to_string()));
 }
 
 /// Where the conversation's files lie, by their logical paths.

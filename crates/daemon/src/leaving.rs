@@ -16,6 +16,7 @@ use cede_wire::session::SessionKey;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
+use crate::base;
 use crate::context::{Context, Stopping};
 use crate::limits;
 use crate::moves::millis;
@@ -253,9 +254,8 @@ impl Actor {
         }
         self.report(session, Phase::Committed, (0, 0), 0, "");
         self.leaving_event(session, LeavingEvent::Retired);
-        // Nothing is captured for this move any more.
-        let scratch = self.context.place("scratch", &session.to_string());
-        tokio::task::spawn_blocking(move || std::fs::remove_dir_all(scratch));
+        let context = self.context.clone();
+        tokio::task::spawn_blocking(move || base::keep_records(&context, session));
     }
 
     pub(crate) fn leaving_link_down(&mut self, device: DeviceId) {

@@ -8,7 +8,7 @@ use cede_agent::adapter::{AgentError, Transcript};
 use cede_agent::chunk::{
     Chunker, FileContent, FileStat, ReadError, SourceFiles, StatCache, Want, chunk_bytes, open_regular,
 };
-use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture, inspect, remember_staged};
+use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture_at, remember_staged};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::Head;
 use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
@@ -143,15 +143,14 @@ fn take_with(
     let (mut cache, cache_file) = load_cache(context, &format!("{id}.tree"));
     let (mut spoken, spoken_file) = load_cache(context, &format!("{id}.transcript"));
     let transcript = spoken_in(&scratch)?;
-    let tree = inspect(&wanted.directory)?;
     let options = CaptureOptions {
         include_ignored: &wanted.include_ignored,
         exclude: &wanted.exclude,
         untracked: true,
         have: &wanted.have,
-        scratch: &scratch.join("git"),
+        scratch: &crate::base::records_of(context, id),
     };
-    let captured = capture(&tree, &options, &mut cache)?;
+    let (tree, captured) = capture_at(&wanted.directory, &options, &mut cache)?;
     let (conversation, sources) = transcript_entries(&transcript, &mut spoken)?;
     save_cache(&cache_file, cache);
     save_cache(&spoken_file, spoken);

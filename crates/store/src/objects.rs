@@ -111,10 +111,10 @@ impl Objects {
         let hash = copy(source, &mut file)?;
         file.sync_all().map_err(while_doing("flush an object"))?;
         let known = self.contains(&hash);
-        disk::rename(new, &self.path(&hash))?;
+        disk::rename(new, &self.file(&hash))?;
         if let Err(fault) = disk::sync_dir(&self.dir) {
             // An object that is there is a durable one.
-            let _ = disk::remove_file(&self.path(&hash));
+            let _ = disk::remove_file(&self.file(&hash));
             return Err(fault.into());
         }
         if !known {
@@ -128,7 +128,7 @@ impl Objects {
     /// # Errors
     /// [`ObjectError`]; a corrupt object is removed, so that it can be put again.
     pub fn get(&self, hash: &Hash) -> Result<Option<Vec<u8>>, ObjectError> {
-        let file = match File::open(self.path(hash)) {
+        let file = match File::open(self.file(hash)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(while_doing("open an object")(error).into()),
@@ -144,7 +144,7 @@ impl Objects {
 
     /// Whether an object is there.
     pub fn contains(&self, hash: &Hash) -> bool {
-        self.path(hash).exists()
+        self.file(hash).exists()
     }
 
     /// Removes every object that is not named, and says how many that were.
@@ -168,13 +168,14 @@ impl Objects {
 
     fn remove(&self, hash: &Hash) -> Result<(), ObjectError> {
         if self.contains(hash) {
-            disk::remove_file(&self.path(hash))?;
+            disk::remove_file(&self.file(hash))?;
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    fn path(&self, hash: &Hash) -> PathBuf {
+    /// Where an object lies, or would. Whoever reads there checks what it reads.
+    pub fn file(&self, hash: &Hash) -> PathBuf {
         self.dir.join(hash.to_string())
     }
 }

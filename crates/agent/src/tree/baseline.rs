@@ -9,6 +9,7 @@ use cede_wire::id::Hash;
 use cede_wire::path::escape;
 
 use super::capture::capture_with;
+use super::repository::Repository;
 use super::state::PACK;
 use super::{Capture, CaptureError, CaptureOptions, Tree, inspect};
 use crate::chunk::StatCache;
@@ -144,20 +145,21 @@ pub fn verify_equal(
     scratch: &Path,
     cache: &mut StatCache,
 ) -> Result<(), CompareError> {
-    let tree = inspect::open(directory).map_err(CaptureError::from)?.0;
-    recapture(&tree, baseline, scratch, cache).map(|_| ())
+    let (tree, repository) = inspect::open(directory).map_err(CaptureError::from)?;
+    recapture(&tree, repository.as_ref(), baseline, scratch, cache).map(|_| ())
 }
 
 /// Captures a directory and demands that it equals a baseline.
 pub(crate) fn recapture(
     tree: &Tree,
+    repository: Option<&Repository>,
     baseline: &Baseline,
     scratch: &Path,
     cache: &mut StatCache,
 ) -> Result<Capture, CompareError> {
     let (exclude, untracked) = (baseline.exclude.as_slice(), !baseline.without_untracked);
     let options = CaptureOptions { include_ignored: &[], exclude, untracked, have: &[], scratch };
-    let capture = capture_with(tree, &options, Some(baseline), cache)?;
+    let capture = capture_with(tree, repository, &options, Some(baseline), cache)?;
     let differences = baseline.differences(&Baseline::of(&capture.entries));
     if differences.is_empty() { Ok(capture) } else { Err(CompareError::Differs(differences)) }
 }

@@ -24,7 +24,7 @@ use super::{Baseline, Tree, TreeRefusal, inspect};
 use crate::chunk::{
     Chunker, FileContent, FileStat, Fresh, Known, ReadError, SourceFiles, StatCache, Want, chunk_bytes,
 };
-use crate::limits::{GIT_STATE_BYTES, HASH_BATCH, TREE_THREADS};
+use crate::limits::{GIT_STATE_BYTES, HASH_BATCH, RECORD_FILES, TREE_THREADS};
 use crate::materialize::beneath::{open_file, open_root, parent_of};
 
 /// What to take along.
@@ -115,20 +115,35 @@ pub enum CaptureError {
 /// # Errors
 /// [`CaptureError`]; the tree was not changed.
 pub fn capture(tree: &Tree, options: &CaptureOptions<'_>, cache: &mut StatCache) -> Result<Capture, CaptureError> {
-    capture_with(tree, options, None, cache)
+    let repository = match &tree.git {
+        Some(_) => Some(inspect::reopen(&tree.root)?),
+        None => None,
+    };
+    capture_with(tree, repository.as_ref(), options, None, cache)
+}
+
+/// Finds the tree that a directory belongs to and captures it; its repository is read once.
+///
+/// # Errors
+/// [`CaptureError`]; the tree was not changed.
+pub fn capture_at(
+    directory: &Path,
+    options: &CaptureOptions<'_>,
+    cache: &mut StatCache,
+) -> Result<(Tree, Capture), CaptureError> {
+    let (tree, repository) = inspect::open(directory)?;
+    let captured = capture_with(&tree, repository.as_ref(), options, None, cache)?;
+    Ok((tree, captured))
 }
 
 /// The same without packs, and with the ignored files that a baseline knows: to be compared with it.
 pub(crate) fn capture_with(
     tree: &Tree,
+    repository: Option<&Repository>,
     options: &CaptureOptions<'_>,
     also: Option<&Baseline>,
     cache: &mut StatCache,
 ) -> Result<Capture, CaptureError> {
-    let repository = match &tree.git {
-        Some(_) => Some(inspect::reopen(&tree.root)?),
-        None => None,
-    };
     let selection = Selection {
         include_ignored: Globs::parse(options.include_ignored).map_err(CaptureError::Pattern)?,
         exclude: Globs::parse(options.exclude).map_err(CaptureError::Pattern)?,
@@ -137,13 +152,12 @@ pub(crate) fn capture_with(
         count_ignored: cache.ignored.is_none(),
     };
     create_private(options.scratch)?;
-    let mut survey = survey(tree, repository.as_ref(), &selection)?;
+    let mut survey = survey(tree, repository, &selection)?;
     remember_ignored(&mut survey, &selection, cache);
     let made = std::mem::take(&mut cache.packs);
     let purpose = if also.is_some() { Purpose::Comparison } else { Purpose::Transfer };
     // Packing is another process's work: it goes on while files are hashed here.
     let (entries, packed) = std::thread::scope(|scope| {
-        let repository = repository.as_ref();
         let packing = repository.map(|repository| scope.spawn(move || pack::packs(repository, options, made, purpose)));
         let entries = tree_entries(tree, repository, &mut survey, cache, purpose);
         (
@@ -153,13 +167,13 @@ pub(crate) fn capture_with(
     });
     let mut parts = Parts { entries: entries?, files: Vec::new(), git: GitFacts::default() };
     let tree_entries = parts.entries.len();
-    if let (Some(repository), Some(packed)) = (&repository, packed.transpose()?) {
+    if let (Some(repository), Some(packed)) = (repository, packed.transpose()?) {
         cache.packs.clone_from(&packed.packs);
         parts.git.unpushed = if purpose == Purpose::Transfer { inventory::unpushed(repository, cache) } else { 0 };
         git_entries(tree, repository, options, packed, &mut parts)?;
     }
     match purpose {
-        Purpose::Transfer => finish(tree, repository.as_ref(), &survey, parts, tree_entries),
+        Purpose::Transfer => finish(tree, repository, &survey, parts, tree_entries),
         Purpose::Comparison => Ok(to_compare(parts, tree_entries)),
     }
 }
@@ -438,6 +452,30 @@ fn git_entries(
         parts.files.push(file);
     }
     Ok(())
+}
+
+/// Whether a file of a scratch directory is a record: small, and without content of files.
+pub fn is_record(name: &OsStr) -> bool {
+    let kind = name.to_str().and_then(|name| name.split_once('-')).map(|(kind, _)| kind);
+    kind == Some(INDEX) || kind == Some(STATE)
+}
+
+/// Where the records of a capture lie in a directory: the newest of each name and size. Whoever reads a chunk there
+/// checks it.
+pub fn record_files(directory: &Path) -> impl Fn(&Entry) -> Option<PathBuf> + use<> {
+    let mut found: Vec<(String, u64, std::time::SystemTime, PathBuf)> = Vec::new();
+    for file in std::fs::read_dir(directory).into_iter().flatten().flatten().take(RECORD_FILES) {
+        let (Ok(name), Ok(metadata)) = (file.file_name().into_string(), file.metadata()) else { continue };
+        let Some((kind, _)) = name.split_once('-').filter(|_| metadata.is_file()) else { continue };
+        found.push((kind.to_owned(), metadata.len(), metadata.modified().unwrap_or(std::time::UNIX_EPOCH), file.path()));
+    }
+    found.sort_by_key(|(.., modified, _)| std::cmp::Reverse(*modified));
+    move |entry| {
+        let name = entry.path.shown();
+        let kind = name.split('-').next().unwrap_or_default();
+        let Body::File { size, .. } = &entry.body else { return None };
+        found.iter().find(|(of, length, ..)| of == kind && length == size).map(|(.., path)| path.clone())
+    }
 }
 
 type Record = (String, Vec<ChunkRef>, u64, PathBuf);

@@ -142,8 +142,36 @@ pub fn inspect(directory: &Path) -> Result<Tree, TreeRefusal> {
     Ok(tree)
 }
 
-/// Finds the tree that a directory belongs to and reads its repository; all checks but those of the walk.
+/// Finds the tree that a directory belongs to, without walking it: what a walk would refuse is not seen.
+///
+/// # Errors
+/// [`TreeRefusal`]; nothing was changed.
+pub fn identify(directory: &Path) -> Result<Tree, TreeRefusal> {
+    Ok(open(directory)?.0)
+}
+
+/// The root of the tree that a directory belongs to; nothing in it is looked at.
+///
+/// # Errors
+/// [`TreeRefusal`] for what is no directory, is too broad, or is a git directory.
+pub fn root_of(directory: &Path) -> Result<PathBuf, TreeRefusal> {
+    let (directory, root) = locate(directory)?;
+    Ok(root.unwrap_or(directory))
+}
+
+/// A tree and its repository; all checks but those of the walk.
 pub(crate) fn open(directory: &Path) -> Result<(Tree, Option<Repository>), TreeRefusal> {
+    let (directory, root) = locate(directory)?;
+    let Some(root) = root else {
+        return Ok((Tree { root: directory, subdirectory: PathBuf::new(), git: None }, None));
+    };
+    let (git, repository) = open_repository(&root)?;
+    let subdirectory = directory.strip_prefix(&root).unwrap_or(Path::new("")).to_path_buf();
+    Ok((Tree { root, subdirectory, git: Some(git) }, Some(repository)))
+}
+
+/// The directory without links, and the root of the work tree that it lies in.
+fn locate(directory: &Path) -> Result<(PathBuf, Option<PathBuf>), TreeRefusal> {
     let directory = std::fs::canonicalize(directory).map_err(|error| not_accessible(directory, &error.to_string()))?;
     std::fs::read_dir(&directory).map_err(|error| not_accessible(&directory, &error.to_string()))?;
     refuse_broad(&directory)?;
@@ -151,12 +179,8 @@ pub(crate) fn open(directory: &Path) -> Result<(Tree, Option<Repository>), TreeR
         return Err(TreeRefusal::Bare(shown(&directory)));
     }
     let above = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok());
-    let Some(root) = above.filter(|root| *root == directory || !is_foreign(root, &directory)) else {
-        return Ok((Tree { root: directory, subdirectory: PathBuf::new(), git: None }, None));
-    };
-    let (git, repository) = open_repository(root)?;
-    let subdirectory = directory.strip_prefix(root).unwrap_or(Path::new("")).to_path_buf();
-    Ok((Tree { root: root.to_path_buf(), subdirectory, git: Some(git) }, Some(repository)))
+    let root = above.filter(|root| *root == directory || !is_foreign(root, &directory)).map(Path::to_path_buf);
+    Ok((directory, root))
 }
 
 fn open_repository(root: &Path) -> Result<(GitTree, Repository), TreeRefusal> {

@@ -234,13 +234,13 @@ fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
     let Some(baseline) = request.baseline else {
         return Err(differs(vec!["it exists, and no earlier handoff of this session is known".to_owned()]));
     };
-    let tree = inspect::open(request.target).map_err(|refusal| differs(vec![refusal.to_string()]))?.0;
+    let (tree, repository) = inspect::open(request.target).map_err(|refusal| differs(vec![refusal.to_string()]))?;
     if std::fs::canonicalize(request.target).ok().as_ref() != Some(&tree.root) {
         return Err(differs(vec!["it lies inside another repository".to_owned()]));
     }
     let scratch = request.staging.join("compare");
     let mut cache = (request.cache)();
-    match super::baseline::recapture(&tree, baseline, &scratch, &mut cache) {
+    match super::baseline::recapture(&tree, repository.as_ref(), baseline, &scratch, &mut cache) {
         Ok(capture) => Ok(Some(Current { tree, capture })),
         Err(CompareError::Differs(paths)) => Err(differs(paths)),
         Err(CompareError::Capture(CaptureError::Refused(refusal))) => Err(differs(vec![refusal.to_string()])),

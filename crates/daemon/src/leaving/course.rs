@@ -40,6 +40,8 @@ pub(super) struct Move {
     numbers: AtomicU32,
     present_bytes: u64,
     sent_bytes: u64,
+    /// What the lists themselves cost.
+    catalog_bytes: u64,
     /// What the other devices call this one.
     here: String,
 }
@@ -63,7 +65,18 @@ impl Move {
         inbox: mpsc::Receiver<LeavingEvent>,
     ) -> Self {
         let (early, numbers) = (VecDeque::new(), AtomicU32::new(0));
-        Self { context, session, number, inbox, early, numbers, present_bytes: 0, sent_bytes: 0, here }
+        Self {
+            context,
+            session,
+            number,
+            inbox,
+            early,
+            numbers,
+            present_bytes: 0,
+            sent_bytes: 0,
+            catalog_bytes: 0,
+            here,
+        }
     }
 
     pub(super) async fn run(mut self, order: Order) -> Result<Box<Answer>, Failure> {
@@ -442,7 +455,7 @@ impl Move {
         let sent = Arc::new(AtomicU64::new(0));
         let sending = sending::send(&link, keys, &self.numbers, content, chunks, sent.clone());
         let shown = self.context.clone();
-        let base = self.sent_bytes;
+        let base = self.sent_bytes + self.catalog_bytes;
         let counted = sent.clone();
         let reporting = async move {
             loop {
@@ -463,17 +476,17 @@ impl Move {
             () = reporting => Ok(()),
         };
         let bytes = sent.load(Ordering::Relaxed);
-        if show {
-            self.sent_bytes += bytes;
-            let (all, present) = (self.sent_bytes, self.present_bytes);
-            self.context
-                .tell(move |actor| {
+        *(if show { &mut self.sent_bytes } else { &mut self.catalog_bytes }) += bytes;
+        let (all, present) = (self.sent_bytes + self.catalog_bytes, self.present_bytes);
+        self.context
+            .tell(move |actor| {
+                actor.count_sent(session, all);
+                if show {
                     actor.report(session, Phase::Transferring, (bytes, total), round, "");
-                    actor.count_sent(session, all);
                     actor.count_present(session, present);
-                })
-                .await;
-        }
+                }
+            })
+            .await;
         match result {
             // A lost link is told by the actor; the destination accepts again when it is back.
             Ok(()) | Err(SendError::Link) => Ok(()),

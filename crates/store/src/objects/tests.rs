@@ -49,7 +49,7 @@ fn corrupt_object_is_told_and_can_be_put_again() {
     let lab = Lab::new();
     let objects = lab.objects();
     let hash = objects.put(b"catalog").unwrap();
-    fs::write(objects.path(&hash), b"catalof").unwrap();
+    fs::write(objects.file(&hash), b"catalof").unwrap();
     assert_eq!(objects.get(&hash), Err(ObjectError::Corrupt(hash)));
     assert!(!objects.contains(&hash));
     objects.put(b"catalog").unwrap();
