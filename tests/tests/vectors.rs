@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use cede_wire::canonical::{DecodeError, Signed, decode, encode};
 use cede_wire::catalog::{Catalog, Oid};
-use cede_wire::custody::{Custody, FencingToken, Head};
+use cede_wire::custody::{Custody, FencingToken, Head, SeizeVote};
 use cede_wire::frame::{HEADER_BYTES, Header};
 use cede_wire::handoff::{Accept, Activated, CommitAck, Manifest, Offer, Scope};
 use cede_wire::id::{DeviceId, DeviceKey, HandoffId};
@@ -65,6 +65,7 @@ impl Subject for DeviceId {}
 impl Subject for HandoffId {}
 impl Subject for SessionKey {}
 impl Subject for Custody {}
+impl Subject for SeizeVote {}
 impl Subject for Scope {}
 impl Subject for Offer {}
 impl Subject for Accept {}
@@ -133,6 +134,7 @@ fn run_by_type(vector: &Vector) {
         "HandoffId" => run::<HandoffId>(vector),
         "SessionKey" => run::<SessionKey>(vector),
         "Custody" => run::<Custody>(vector),
+        "SeizeVote" => run::<SeizeVote>(vector),
         "Scope" => run::<Scope>(vector),
         "Offer" => run::<Offer>(vector),
         "Accept" => run::<Accept>(vector),

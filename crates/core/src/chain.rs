@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cede_seal::verify::{Verified, verify};
 use cede_wire::canonical::Signed;
-use cede_wire::custody::{Custody, FencingToken, Release, Seize};
+use cede_wire::custody::{Custody, FencingToken, Head, Release, Seize};
 use cede_wire::id::{DeviceId, HandoffId, Hash, MeshId, SessionId};
 
 use crate::limits;
@@ -30,6 +30,12 @@ pub enum ChainError {
     /// Its token is not the one that follows.
     #[error("custody record has the wrong fencing token")]
     WrongToken,
+    /// It leads to a lower generation than what is known.
+    #[error("custody chain was passed by a seize")]
+    Passed,
+    /// It is a second seize of the generation that is known.
+    #[error("two seizes of one generation")]
+    Rival(Box<Signed<Custody>>),
 }
 
 /// A verified chain, never empty. Source: SPEC H-3.
@@ -77,13 +83,17 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Adds one record.
+    /// Adds one record. A seize may follow an older record than the last, for its device may not have heard of a release:
+    /// what stood after that record is passed, and leaves the chain.
     ///
     /// # Errors
     /// [`ChainError`]; the chain is unchanged.
     pub fn extend(&mut self, link: &Signed<Custody>) -> Result<(), ChainError> {
         let verified = verified(link)?;
         self.check_next(&verified)?;
+        if let Custody::Seize(seize) = &*verified {
+            *self = self.up_to(&seize.prev)?;
+        }
         self.last = (*verified).clone();
         self.records.push(self.last.clone());
         self.known.insert(link.hash());
@@ -91,15 +101,89 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds the records that follow what is known, and passes over those that are known.
+    /// Adds the records that follow what is known, and passes over those that are known. Records that part from the
+    /// chain replace what they part from if a seize among them begins a higher generation. Source: SPEC H-3, H-32.
     ///
     /// # Errors
     /// [`ChainError`]; the chain is unchanged.
     pub fn merge(&mut self, links: &[Signed<Custody>]) -> Result<(), ChainError> {
-        let mut merged = self.clone();
-        links.iter().skip_while(|link| self.contains(&link.hash())).try_for_each(|link| merged.extend(link))?;
-        *self = merged;
+        let new = links.iter().position(|link| !self.contains(&link.hash())).and_then(|at| links.get(at..));
+        let Some((first, rest)) = new.and_then(|new| new.split_first()) else { return Ok(()) };
+        let first_record = verified(first)?;
+        let prev = first_record.prev().ok_or(ChainError::NoGenesis)?;
+        let mut branch = self.up_to(&prev)?;
+        branch.extend(first)?;
+        rest.iter().try_for_each(|link| branch.extend(link))?;
+        let generation = |chain: &Self| chain.token().generation;
+        if prev == self.head() || generation(&branch) > generation(self) {
+            *self = branch;
+            return Ok(());
+        }
+        match branch.seize_of(generation(self)).filter(|_| generation(&branch) == generation(self)) {
+            Some(seize) if !self.contains(&seize.hash()) => Err(ChainError::Rival(Box::new(seize.clone()))),
+            Some(_) => Err(ChainError::NotNext),
+            None if generation(&branch) < generation(self) => Err(ChainError::Passed),
+            None => Err(ChainError::NotNext),
+        }
+    }
+
+    /// Adds one record of a journal, in its order. Records that part from the chain wait in `side` for the seize that
+    /// made them count.
+    ///
+    /// # Errors
+    /// [`ChainError`]; the chain is unchanged.
+    pub(crate) fn replay(&mut self, link: &Signed<Custody>, side: &mut Option<Self>) -> Result<(), ChainError> {
+        match self.extend(link) {
+            Err(ChainError::NotNext) => {}
+            extended => return extended,
+        }
+        let prev = verified(link)?.prev().ok_or(ChainError::NoGenesis)?;
+        let mut branch = match side.take().filter(|side| side.head() == prev) {
+            Some(side) => side,
+            None => self.up_to(&prev)?,
+        };
+        branch.extend(link)?;
+        if branch.token().generation > self.token().generation {
+            *self = branch;
+        } else {
+            *side = Some(branch);
+        }
         Ok(())
+    }
+
+    /// The chain up to and with a record.
+    fn up_to(&self, record: &Hash) -> Result<Self, ChainError> {
+        let at = self.links.iter().position(|link| link.hash() == *record).ok_or(ChainError::NotNext)?;
+        let mut shorter = self.clone();
+        for passed in shorter.links.drain(at + 1..) {
+            shorter.known.remove(&passed.hash());
+        }
+        shorter.records.truncate(at + 1);
+        shorter.last = shorter.records.last().cloned().ok_or(ChainError::NotNext)?;
+        Ok(shorter)
+    }
+
+    /// The seize that began a generation.
+    pub fn seize_of(&self, generation: u64) -> Option<&Signed<Custody>> {
+        let began = |record: &Custody| {
+            matches!(record, Custody::Seize(seize) if seize.next_token.generation == generation)
+        };
+        let at = self.records.iter().position(began)?;
+        self.links.get(at)
+    }
+
+    /// The seizes behind the first `known` records, each with the owner that it was taken from.
+    pub fn seizes_after(&self, known: usize) -> impl Iterator<Item = (&Seize, DeviceId)> {
+        let pairs = self.records.iter().zip(self.records.iter().skip(1)).skip(known.saturating_sub(1));
+        pairs.filter_map(|(before, record)| match record {
+            Custody::Seize(seize) => Some((seize, before.owner())),
+            Custody::Genesis(_) | Custody::Release(_) => None,
+        })
+    }
+
+    /// How many records this chain begins with that another one begins with too.
+    pub fn shared_with(&self, other: &Self) -> usize {
+        self.links.iter().zip(other.links()).take_while(|(ours, theirs)| ours.hash() == theirs.hash()).count()
     }
 
     fn check_next(&self, next: &Custody) -> Result<(), ChainError> {
@@ -124,14 +208,13 @@ impl Chain {
         follows.then_some(()).ok_or(ChainError::WrongToken)
     }
 
-    /// A seize may name an older record than the last: its device may not have heard of a release. Its
-    /// generation decides.
+    /// A seize may name an older record than the last: its device may not have heard of a release. Its generation
+    /// decides, and may be more than one higher: votes for one between may have come to nothing.
     fn check_seize(&self, seize: &Seize) -> Result<(), ChainError> {
-        if !self.contains(&seize.prev) {
-            return Err(ChainError::NotNext);
-        }
-        let follows = Some(seize.next_token) == self.token().next_generation();
-        follows.then_some(()).ok_or(ChainError::WrongToken)
+        let at = self.links.iter().position(|link| link.hash() == seize.prev).ok_or(ChainError::NotNext)?;
+        let before = self.records.get(at).map(Custody::token);
+        let higher = seize.next_token.generation > self.token().generation && seize.next_token.epoch == 0;
+        if before == Some(seize.token) && higher { Ok(()) } else { Err(ChainError::WrongToken) }
     }
 
     /// The session.
@@ -171,6 +254,11 @@ impl Chain {
         (next.from == device).then_some(release)
     }
 
+    /// The handoff with which `device` gave the session away last.
+    pub fn left_by(&self, device: DeviceId) -> Option<HandoffId> {
+        self.releases().find(|release| release.from == device).map(|release| release.handoff)
+    }
+
     fn releases(&self) -> impl Iterator<Item = &Release> {
         self.records.iter().rev().filter_map(|record| match record {
             Custody::Release(release) => Some(release),
@@ -191,6 +279,25 @@ impl Chain {
     /// The token after the last record.
     pub fn token(&self) -> FencingToken {
         self.last.token()
+    }
+
+    /// The owner before the last record; the first owner where there is no other.
+    pub fn owner_before(&self) -> DeviceId {
+        self.records.iter().rev().nth(1).map_or(self.owner(), Custody::owner)
+    }
+
+    /// The turns that the owner had when it seized; nothing where the last record is no seize.
+    pub fn seized_head(&self) -> Head {
+        match &self.last {
+            Custody::Seize(seize) => seize.head,
+            Custody::Genesis(_) | Custody::Release(_) => Head { turn: 0, length: 0, hash: Hash::of(&[]) },
+        }
+    }
+
+    /// The owner after a record of this chain.
+    pub fn owner_at(&self, record: &Hash) -> Option<DeviceId> {
+        let at = self.links.iter().position(|link| link.hash() == *record)?;
+        self.records.get(at).map(Custody::owner)
     }
 
     /// The last record.

@@ -10,12 +10,13 @@ use cede_wire::canonical::Signed;
 use cede_wire::custody::{Custody, FencingToken, Head, Release};
 use cede_wire::handoff::{CommitAck, Offer};
 use cede_wire::id::{DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
-use cede_wire::record::Record;
+use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionKey;
 
 use crate::chain::Chain;
 use crate::destination::HandoffDestination;
+use crate::electorate::Electorate;
 use crate::limits;
 use crate::now::Now;
 use crate::output::{Event, Output};
@@ -23,19 +24,26 @@ use crate::source::HandoffSource;
 
 mod arriving;
 mod attempts;
+mod doubts;
+mod gossip;
 mod holding;
 mod leaving;
 mod messages;
 mod moments;
 mod offered;
 mod restore;
+mod seizing;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod votes;
 
 pub use restore::{RestoreError, Trust};
+pub use seizing::{Prospect, SeizeError};
 
 use attempts::{Attempts, Ended};
+use seizing::Seizing;
+use votes::Vote;
 
 /// What this device is to a session. Source: SPEC H-10, the state table.
 #[derive(Debug, Clone)]
@@ -50,8 +58,8 @@ enum Role {
     Released(Released),
     /// D4: in charge by certificate, but the payload is missing, so it does not act.
     Designate(Designate),
-    /// S6: another device seized it.
-    Fenced,
+    /// S6: another device seized it. Until this device's own turns are kept aside nothing may come in their place.
+    Fenced { kept: bool },
     /// S7: nothing acts until somebody confirms that the records, which say this, are the newest.
     Unconfirmed(Box<Role>),
 }
@@ -95,6 +103,16 @@ struct Session {
     fenced_for: Option<HandoffId>,
     /// A device that said that it cannot follow a part of the chain.
     whole_chain_to: Option<DeviceId>,
+    /// The records of it may not be the newest.
+    doubted: bool,
+    /// The last vote of this device.
+    voted: Option<Vote>,
+    /// The last votes that this device asked for were given to another one.
+    outvoted: bool,
+    /// The operator here seizes it, and the votes are being asked for.
+    seizing: Option<Seizing>,
+    /// A second certificate of the generation that is known. Nobody here acts until there is a higher one.
+    contested: Option<Signed<Custody>>,
 }
 
 /// A question that waits for the operator. The links are what this device did not know when it was asked.
@@ -167,7 +185,14 @@ pub struct Custodian {
     links: BTreeSet<DeviceId>,
     outputs: VecDeque<Output>,
     trust: Trust,
+    /// Why the records may not be the newest, where that is so.
+    doubt: Option<Doubt>,
+    /// Whether the word of every other device suffices to end the doubt.
+    peers_suffice: bool,
+    /// Devices that said in this run that they know no more than this one.
+    vouched: BTreeSet<DeviceId>,
     confirmed: BTreeSet<SessionId>,
+    electorate: Electorate,
     declined: Ended,
     /// The latest moment that this machine was told.
     clock: Duration,
@@ -182,6 +207,11 @@ impl Custodian {
     /// The mesh that this device belongs to from now on.
     pub fn join_mesh(&mut self, mesh: MeshId) {
         self.mesh = Some(mesh);
+    }
+
+    /// Who belongs to the mesh, now and before: it says whose votes a seize takes. Source: SPEC H-31.
+    pub fn set_electorate(&mut self, electorate: Electorate) {
+        self.electorate = electorate;
     }
 
     /// What a session is to this device; none for one that it never heard of.
@@ -235,7 +265,7 @@ impl Custodian {
             | Role::Owner { .. }
             | Role::Released(_)
             | Role::Designate(_)
-            | Role::Fenced
+            | Role::Fenced { .. }
             | Role::Unconfirmed(_) => None,
         }
     }
@@ -330,6 +360,11 @@ impl Session {
             attempts: Attempts::default(),
             fenced_for: None,
             whole_chain_to: None,
+            doubted: false,
+            voted: None,
+            outvoted: false,
+            seizing: None,
+            contested: None,
         }
     }
 
@@ -342,7 +377,7 @@ impl Session {
             Role::Offering { source, .. } => Standing::Leaving(source.offer().handoff),
             Role::Released(released) => Standing::ReleasedTo(released.to),
             Role::Designate(_) => Standing::PayloadMissing,
-            Role::Fenced => Standing::SeizedBy(owner),
+            Role::Fenced { .. } => Standing::SeizedBy(owner),
             Role::Unconfirmed(_) => Standing::Unconfirmed,
         })
     }

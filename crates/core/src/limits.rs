@@ -58,3 +58,13 @@ pub const WHOLE_CHAIN: usize = 64;
 
 /// Every so many sendings of a release carry the whole chain, however long: the other side may have lost its journal.
 pub const RELEASE_WHOLE_EVERY: u32 = 4;
+
+/// How long the votes of a seize are waited for. A person looks on; a device that is reachable answers at once.
+pub const VOTES: Duration = Duration::from_secs(20);
+
+/// Sessions that this device knows from votes alone. Each is a line in the journal that a peer asked for.
+pub const STRANGE_VOTES: usize = 64;
+
+/// How far a generation may be from the one that is known: forced take-overs that came to nothing in between. A peer could
+/// else use the counter up.
+pub const GENERATIONS_AHEAD: u64 = 1_000;

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use cede_seal::verify::Verified;
-use cede_wire::custody::FencingToken;
+use cede_wire::custody::{FencingToken, Head};
 use cede_wire::handoff::{Accept, Manifest, Offer};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::message::PeerMessage;
-use cede_wire::record::Record;
+use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 
 /// One thing to do. Contract: one input, then drain in order; nothing after a `Persist` leaves the machine until that
@@ -35,6 +35,8 @@ pub enum WakeReason {
     AckAgain,
     /// The payload of a designate is to be asked for again.
     RefetchAgain,
+    /// The votes of a seize have been waited for long enough.
+    VotesDeadline,
 }
 
 /// What happened, for the hands and for people.
@@ -146,7 +148,8 @@ pub enum Event {
     },
     /// Source, S4: the destination lost the payload; send the pinned copy sealed for this accept.
     Resend(Box<Verified<Accept>>),
-    /// S6: another device seized the session; save what this device had as a branch.
+    /// S6: another device seized the session. Raise the fence, keep aside what this device had, and call `branched`. Told
+    /// again after a restart until that was done.
     Seized {
         /// The session.
         session: SessionId,
@@ -154,6 +157,54 @@ pub enum Event {
         by: DeviceId,
         /// Its token.
         token: FencingToken,
+        /// The turns that it has.
+        head: Head,
+    },
+    /// S6: the attempt that was under way is over, and this device is not the owner any more; `Seized` follows.
+    OfferLost {
+        /// The session.
+        session: SessionId,
+        /// The attempt.
+        handoff: HandoffId,
+    },
+    /// This device seized the session: it is in charge. Where a payload was staged, `Activate` follows; else what lies
+    /// here is what it goes on with, and the fence over it comes down: `fences_to_lift` names it until `fence_lifted`.
+    SeizedHere {
+        /// The session.
+        session: SessionId,
+        /// From whom.
+        from: DeviceId,
+        /// The token.
+        token: FencingToken,
+        /// The turns that it goes on with.
+        head: Head,
+        /// The payload that it goes on with, where one was staged.
+        staged: Option<HandoffId>,
+    },
+    /// The seize came to nothing. Nothing changed but this device's vote.
+    NotSeized {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        refusal: Refusal,
+        /// For people: every device with its answer.
+        answers: Vec<(DeviceId, Refusal, String)>,
+        /// Devices that did not answer in time.
+        silent: Vec<DeviceId>,
+    },
+    /// S7: two devices hold certificates of one generation. Nothing acts here until one of them seizes again.
+    Contested {
+        /// The session.
+        session: SessionId,
+        /// The other one.
+        by: DeviceId,
+    },
+    /// S7: a peer showed a record that this device signed and does not know. Nothing acts until somebody confirms.
+    Doubted(Doubt),
+    /// S7 is over: the records are the newest, a person or every other device says.
+    Confirmed {
+        /// Of which session; none means all.
+        session: Option<SessionId>,
     },
     /// A peer broke a rule; its link is to be closed.
     PeerFault {

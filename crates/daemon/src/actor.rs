@@ -142,7 +142,12 @@ impl Actor {
             | PeerMessage::Status { .. }
             | PeerMessage::StatusAnswer { .. }
             | PeerMessage::ReleaseQuery { .. }
-            | PeerMessage::Refetch(_)) => self.custody_message(from, &message),
+            | PeerMessage::Refetch(_)
+            | PeerMessage::SeizeQuery { .. }
+            | PeerMessage::SeizeAnswer { .. }
+            | PeerMessage::CustodyQuery(_)
+            | PeerMessage::Custody(_)
+            | PeerMessage::CustodyAnswer(_)) => self.custody_message(from, &message),
         }
     }
 
@@ -229,6 +234,23 @@ impl Actor {
             Event::Seized { session, by, .. } => {
                 tracing::warn!(session = %session.short(), by = %by.short(), "the session was seized by another device");
             }
+            Event::OfferLost { session, handoff } => self.leaving_over(
+                session,
+                handoff,
+                cede_wire::refusal::Refusal::StaleToken,
+                "another device seized the session".to_owned(),
+            ),
+            Event::SeizedHere { session, .. } => {
+                tracing::warn!(session = %session.short(), "the session was seized; it is in charge here");
+            }
+            Event::NotSeized { session, refusal, .. } => {
+                tracing::warn!(session = %session.short(), %refusal, "the session was not seized");
+            }
+            Event::Contested { session, by } => {
+                tracing::error!(session = %session.short(), by = %by.short(), "two devices seized the session");
+            }
+            Event::Doubted(why) => tracing::error!(?why, "the records of this device may not be the newest"),
+            Event::Confirmed { .. } => tracing::info!("the records of this device are confirmed"),
             Event::PeerFault { device, what } => {
                 tracing::warn!(peer = %device.short(), what, "a peer broke a rule");
                 self.close_link(device, cede_carrier::closing::CloseReason::Protocol);

@@ -11,6 +11,9 @@ enum Latest {
     Placed(SessionId),
     Policy(DeviceId),
     Address(DeviceId),
+    Voted(SessionId),
+    Seized(SessionId),
+    Mark,
 }
 
 /// Keeps every custody and membership record, the last word on places, policies and addresses, and of each session's
@@ -48,6 +51,10 @@ fn latest(record: &Record) -> Option<Latest> {
         Record::Placed(placed) => Some(Latest::Placed(placed.key.id())),
         Record::PolicySet { device, .. } => Some(Latest::Policy(*device)),
         Record::AddressSeen { device, .. } => Some(Latest::Address(*device)),
+        // A later vote is for a higher generation, or the same.
+        Record::Voted { session, .. } => Some(Latest::Voted(*session)),
+        Record::SeizedSeen { session, .. } => Some(Latest::Seized(*session)),
+        Record::Marked { .. } => Some(Latest::Mark),
         Record::Custody(_)
         | Record::Approved { .. }
         | Record::Staged { .. }
@@ -57,6 +64,9 @@ fn latest(record: &Record) -> Option<Latest> {
         | Record::FenceRaised { .. }
         | Record::FenceLifted { .. }
         | Record::Installed { .. }
+        | Record::Contested(_)
+        | Record::Doubted { .. }
+        | Record::Confirmed { .. }
         | Record::Member(_)
         | Record::PeerDropped { .. } => None,
     }
@@ -77,7 +87,13 @@ fn attempt(record: &Record) -> Option<SessionId> {
         | Record::Member(_)
         | Record::PeerDropped { .. }
         | Record::PolicySet { .. }
-        | Record::AddressSeen { .. } => None,
+        | Record::AddressSeen { .. }
+        | Record::Voted { .. }
+        | Record::Contested(_)
+        | Record::Doubted { .. }
+        | Record::Confirmed { .. }
+        | Record::SeizedSeen { .. }
+        | Record::Marked { .. } => None,
     }
 }
 

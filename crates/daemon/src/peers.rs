@@ -11,6 +11,7 @@ use cede_carrier::link::control::{ControlReceiver, ControlSender};
 use cede_carrier::link::{Link, LinkError};
 use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
+use cede_core::electorate::Electorate;
 use cede_mesh::membership::MembershipLog;
 use cede_seal::stream::HEADER_BYTES;
 use cede_wire::canonical::Signed;
@@ -180,6 +181,14 @@ impl Peers {
 
     pub(crate) fn is_connected(&self, device: DeviceId) -> bool {
         self.links.contains_key(&device)
+    }
+
+    /// Whose votes a seize takes, as the log says after each of its entries.
+    pub(crate) fn electorate(&self) -> Electorate {
+        let mut electorate = Electorate::default();
+        let history = self.log.as_ref().map(MembershipLog::history).unwrap_or_default();
+        (1..).zip(history).for_each(|(length, enrolled)| electorate.note(length, enrolled));
+        electorate
     }
 
     /// Our greeting; none before there is a mesh.
@@ -365,6 +374,7 @@ impl Actor {
 
     /// The members are others now: the door, the links and the keepers follow.
     pub(crate) fn members_changed(&mut self) {
+        self.custodian.set_electorate(self.peers.electorate());
         self.context.greeting.notify_one();
         self.peers.refresh_door();
         let gone: Vec<Link> = self
@@ -452,7 +462,12 @@ fn waits(message: &PeerMessage) -> bool {
         | PeerMessage::Refetch(_)
         | PeerMessage::Take { .. }
         | PeerMessage::SessionsQuery
-        | PeerMessage::Sessions(_) => false,
+        | PeerMessage::Sessions(_)
+        | PeerMessage::SeizeQuery { .. }
+        | PeerMessage::SeizeAnswer { .. }
+        | PeerMessage::CustodyQuery(_)
+        | PeerMessage::Custody(_)
+        | PeerMessage::CustodyAnswer(_) => false,
     }
 }
 

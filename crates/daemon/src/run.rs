@@ -148,13 +148,15 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let clock = Clock::start();
     let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
     let mesh = log.as_ref().map(MembershipLog::mesh);
-    let custodian = Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
+    let mut custodian =
+        Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
     drop(replay);
     let name = name_of(options, log.as_ref(), &local);
     let door = Arc::new(Door::default());
     let mut peers = Peers::new(local.device(), log, door.clone());
     (peers.dropped, peers.addresses) = (facts.dropped, facts.addresses);
     peers.refresh_door();
+    custodian.set_electorate(peers.electorate());
     let endpoint = Endpoint::bind(&local, options.listen, door)?;
     let listener = control::listen(&options.socket)?;
     let scope = scope(options.discovery, &endpoint);
@@ -280,7 +282,13 @@ impl Facts {
             | Record::Retired { .. }
             | Record::Installed { .. }
             | Record::FenceRaised { .. }
-            | Record::FenceLifted { .. } => {}
+            | Record::FenceLifted { .. }
+            | Record::Voted { .. }
+            | Record::Contested(_)
+            | Record::Doubted { .. }
+            | Record::Confirmed { .. }
+            | Record::SeizedSeen { .. }
+            | Record::Marked { .. } => {}
         }
     }
 }

@@ -194,6 +194,25 @@ impl MembershipLog {
         self.roll.members.values()
     }
 
+    /// Who belonged after each entry, from the first on: what a seize names by the length of the log.
+    pub fn history(&self) -> Vec<BTreeSet<DeviceId>> {
+        let mut members = BTreeSet::new();
+        let after = |entry: &Signed<MemberEntry>| {
+            match verify(entry).map(|entry| entry.into_parts().0.change) {
+                Ok(MemberChange::Genesis { first: member, .. } | MemberChange::Add(member)) => {
+                    members.insert(member.device());
+                }
+                Ok(MemberChange::Remove(device)) => {
+                    members.remove(&device);
+                }
+                // None stands in a log that was not verified.
+                Err(_) => {}
+            }
+            members.clone()
+        };
+        self.entries.iter().map(after).collect()
+    }
+
     /// The member with this id.
     pub fn member(&self, device: &DeviceId) -> Option<&Member> {
         self.roll.members.get(device)

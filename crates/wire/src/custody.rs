@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::Signable;
+use crate::canonical::{Signable, Signed};
 use crate::id::{DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
 use crate::session::SessionKey;
 
@@ -103,6 +103,28 @@ pub struct Seize {
     pub next_token: FencingToken,
     /// The turns that the new owner has.
     pub head: Head,
+    /// Length of the membership log that says who could vote.
+    pub members: u64,
+    /// The votes of other devices, ascending by voter, at most [`SEIZE_VOTES`](crate::limits::SEIZE_VOTES); the signature is
+    /// the vote of `to` itself.
+    pub votes: Vec<Signed<SeizeVote>>,
+}
+
+/// A device's word, given once for a session and a generation, that `to` may seize. Source: SPEC H-31.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeizeVote {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// The session.
+    pub session: SessionId,
+    /// The generation that the seize begins.
+    pub generation: u64,
+    /// Length of the membership log that the voter holds.
+    pub members: u64,
+    /// Who may seize.
+    pub to: DeviceId,
+    /// Who says so, and signs.
+    pub voter: DeviceId,
 }
 
 /// One link of a chain. Each names the hash of its predecessor.
@@ -160,6 +182,14 @@ impl Custody {
             Self::Release(release) => Some(release.prev),
             Self::Seize(seize) => Some(seize.prev),
         }
+    }
+}
+
+impl Signable for SeizeVote {
+    const DOMAIN: &'static str = "cede/1 seize-vote";
+
+    fn signer(&self) -> DeviceId {
+        self.voter
     }
 }
 

@@ -8,6 +8,10 @@ pub const FRAME_BODY_BYTES: usize = 1 << 20;
 /// a year of never meeting this destination; then the offer is refused as `too-large`.
 pub const CHAIN_RECORDS: usize = 2_048;
 
+/// Most votes of other devices in one seize: half of a hundred enrolled devices, more than a person has. With them a seize
+/// has about 13 KiB.
+pub const SEIZE_VOTES: usize = 50;
+
 /// Longest text of a refusal. Enough for a reason and a cure, too short to flood a terminal.
 pub const DETAIL_CHARS: usize = 500;
 

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::{DecodeError, Signed, decode, encode};
-use crate::custody::{Custody, FencingToken};
+use crate::custody::{Custody, FencingToken, SeizeVote};
 use crate::frame::Header;
 use crate::handoff::{Accept, Activated, CommitAck, Manifest, Offer};
-use crate::id::{DeviceId, HandoffId, MeshId, SessionId};
+use crate::id::{DeviceId, HandoffId, Hash, MeshId, SessionId};
 use crate::limits;
 use crate::member::MemberEntry;
 use crate::refusal::Refusal;
@@ -76,6 +76,17 @@ pub struct ListedSession {
     pub owner: DeviceId,
     /// Under which token.
     pub token: FencingToken,
+}
+
+/// What a device knows of the custody of one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownCustody {
+    /// The session.
+    pub session: SessionId,
+    /// The highest token.
+    pub token: FencingToken,
+    /// Hash of the record that brought it.
+    pub record: Hash,
 }
 
 /// A control message. Append only; the number is the frame's `kind`.
@@ -188,6 +199,32 @@ pub enum PeerMessage {
     Sessions(Vec<ListedSession>),
     /// 19: the destination lost its stage after the release and fetches again: a fresh accept for the same attempt.
     Refetch(Signed<Accept>),
+    /// 20: "my operator seizes this session; may I, as far as you are concerned?"
+    SeizeQuery {
+        /// The session.
+        session: SessionId,
+        /// The generation that would begin.
+        generation: u64,
+        /// Length of the membership log that the asker holds.
+        members: u64,
+        /// The custody chain as the asker knows it.
+        chain: Vec<Signed<Custody>>,
+    },
+    /// 21
+    SeizeAnswer {
+        /// The session.
+        session: SessionId,
+        /// The generation.
+        generation: u64,
+        /// The vote, or why there is none.
+        answer: Result<Signed<SeizeVote>, (Refusal, String)>,
+    },
+    /// 22: "this is what I know of the sessions that I answer for; do you know more?" At most [`limits::LISTED_SESSIONS`].
+    CustodyQuery(Vec<KnownCustody>),
+    /// 23: a chain that reaches further than what the other side knows, or contradicts it.
+    Custody(Vec<Signed<Custody>>),
+    /// 24: of the sessions of a `CustodyQuery`, in its order, those of which no more is known here and no attempt of the asker.
+    CustodyAnswer(Vec<KnownCustody>),
 }
 
 impl PeerMessage {
@@ -214,6 +251,11 @@ impl PeerMessage {
             Self::SessionsQuery => 17,
             Self::Sessions(_) => 18,
             Self::Refetch(_) => 19,
+            Self::SeizeQuery { .. } => 20,
+            Self::SeizeAnswer { .. } => 21,
+            Self::CustodyQuery(_) => 22,
+            Self::Custody(_) => 23,
+            Self::CustodyAnswer(_) => 24,
         }
     }
 
@@ -237,7 +279,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 19 {
+        if header.kind > 24 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

@@ -31,6 +31,20 @@ pub struct PlacedSession {
     pub root: Option<Hash>,
 }
 
+/// Why the records of this device may not be the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// 0: a damaged journal was set aside.
+    Damaged,
+    /// 1: the store lies at another place or on another machine than where it was last used.
+    Copied,
+    /// 2: the store is older than when it was last used: a backup was put back.
+    RolledBack,
+    /// 3: a peer showed a record that this device signed and does not know.
+    Forgotten,
+}
+
 /// A durable record. Append only; numbers in `proto/NUMBERS.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
@@ -129,6 +143,43 @@ pub enum Record {
         /// The address.
         address: String,
     },
+    /// 14: this device's vote in a seize; it votes for no other in that generation.
+    Voted {
+        /// The session.
+        session: SessionId,
+        /// The generation.
+        generation: u64,
+        /// Who may seize.
+        to: DeviceId,
+    },
+    /// 15: a second certificate of one generation. Nobody here acts for the session until a higher one comes.
+    Contested(Signed<Custody>),
+    /// 16: S7 for every session until it is confirmed.
+    Doubted {
+        /// Why.
+        why: Doubt,
+    },
+    /// 17: the records are the newest, a person or every peer says.
+    Confirmed {
+        /// Of which session; none means all.
+        session: Option<SessionId>,
+    },
+    /// 18: S6, another device seized the session.
+    SeizedSeen {
+        /// The session.
+        session: SessionId,
+        /// The token of the seize.
+        token: FencingToken,
+        /// Whether the turns that only this device has are kept aside.
+        kept: bool,
+    },
+    /// 19: where the store stands; a copy of this lies outside of it.
+    Marked {
+        /// How often it was marked.
+        count: u64,
+        /// Random: tells two continuations of one store apart.
+        nonce: [u8; 16],
+    },
 }
 
 impl Record {
@@ -149,6 +200,12 @@ impl Record {
             Self::PeerDropped { .. } => 11,
             Self::PolicySet { .. } => 12,
             Self::AddressSeen { .. } => 13,
+            Self::Voted { .. } => 14,
+            Self::Contested(_) => 15,
+            Self::Doubted { .. } => 16,
+            Self::Confirmed { .. } => 17,
+            Self::SeizedSeen { .. } => 18,
+            Self::Marked { .. } => 19,
         }
     }
 

@@ -72,8 +72,10 @@ impl World {
             }
             Event::Resend(accept) => self.resend(device, &accept),
             Event::PeerFault { what, .. } => self.fail(&format!("an honest device is blamed: {what}")),
-            Event::Seized { .. } => self.fail("a session is seized that nobody seized"),
-            Event::Withdrawn { .. } => {}
+            Event::Seized { .. } | Event::SeizedHere { .. } | Event::OfferLost { .. } | Event::Contested { .. } => {
+                self.fail("a session is seized that nobody seized")
+            }
+            Event::NotSeized { .. } | Event::Doubted(_) | Event::Confirmed { .. } | Event::Withdrawn { .. } => {}
         }
     }
 

@@ -3,15 +3,15 @@
 use cede_seal::device::LocalDevice;
 use cede_wire::canonical::{Signable, Signed, encode};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
-use cede_wire::custody::{Custody, FencingToken, Genesis, Head, Release, Seize};
+use cede_wire::custody::{Custody, FencingToken, Genesis, Head, Release, Seize, SeizeVote};
 use cede_wire::handoff::{
     Accept, Activated, CommitAck, Disposition, InventoryItem, Manifest, Offer, RepositoryIdentity, Scope, Workspace,
 };
 use cede_wire::id::{ChunkId, DeviceId, DeviceKey, HandoffId, Hash, Incarnation, MeshId};
 use cede_wire::member::{Capability, Member, MemberChange, MemberEntry};
-use cede_wire::message::{HandoffStatus, Hello, ListedSession, NeedOf, PeerMessage};
+use cede_wire::message::{HandoffStatus, Hello, KnownCustody, ListedSession, NeedOf, PeerMessage};
 use cede_wire::path::RelPath;
-use cede_wire::record::{PeerPolicy, PlacedSession, Record};
+use cede_wire::record::{Doubt, PeerPolicy, PlacedSession, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 use serde::Serialize;
@@ -34,9 +34,10 @@ pub(super) fn all() -> Vec<Vector> {
 }
 
 /// Every domain that a signature names.
-pub(super) fn domains() -> [&'static str; 7] {
+pub(super) fn domains() -> [&'static str; 8] {
     [
         Custody::DOMAIN,
+        SeizeVote::DOMAIN,
         Offer::DOMAIN,
         Accept::DOMAIN,
         Manifest::DOMAIN,
@@ -151,6 +152,7 @@ fn signed_types() -> Vec<Vector> {
         named("genesis", "H-3", "Custody", &genesis()),
         named("release", "H-3", "Custody", &release()),
         named("seize", "H-9", "Custody", &seize()),
+        named("seize vote", "H-31", "SeizeVote", &seize_vote()),
         named("offer", "H-4", "Offer", &offer()),
         named("accept", "H-15", "Accept", &accept()),
         named("manifest", "H-13", "Manifest", &manifest()),
@@ -227,7 +229,20 @@ fn seize() -> Custody {
         token: next(),
         next_token: next().next_generation().unwrap(),
         head: head(),
+        members: 3,
+        votes: vec![signed(&seize_vote())],
     })
+}
+
+fn seize_vote() -> SeizeVote {
+    SeizeVote {
+        mesh: mesh(),
+        session: key().id(),
+        generation: 2,
+        members: 3,
+        to: source(),
+        voter: destination(),
+    }
 }
 
 fn offer() -> Offer {
@@ -337,6 +352,12 @@ pub(super) fn records() -> Vec<Record> {
         Record::PeerDropped { device: destination() },
         Record::PolicySet { device: destination(), policy: PeerPolicy::Yes },
         Record::AddressSeen { device: destination(), address: "192.0.2.7:4711".to_owned() },
+        Record::Voted { session, generation: 2, to: source() },
+        Record::Contested(signed(&seize())),
+        Record::Doubted { why: Doubt::RolledBack },
+        Record::Confirmed { session: Some(session) },
+        Record::SeizedSeen { session, token: token(), kept: true },
+        Record::Marked { count: 300, nonce: [0x5a; 16] },
     ]
 }
 
@@ -373,7 +394,16 @@ pub(super) fn messages() -> Vec<PeerMessage> {
         PeerMessage::SessionsQuery,
         PeerMessage::Sessions(vec![ListedSession { info: info(), owner: source(), token: token() }]),
         PeerMessage::Refetch(signed(&accept())),
+        PeerMessage::SeizeQuery { session, generation: 2, members: 3, chain: vec![signed(&genesis())] },
+        PeerMessage::SeizeAnswer { session, generation: 2, answer: Ok(signed(&seize_vote())) },
+        PeerMessage::CustodyQuery(vec![known()]),
+        PeerMessage::Custody(vec![signed(&genesis())]),
+        PeerMessage::CustodyAnswer(vec![known()]),
     ]
+}
+
+fn known() -> KnownCustody {
+    KnownCustody { session: key().id(), token: token(), record: Hash::of(b"record") }
 }
 
 fn info() -> SessionInfo {
@@ -394,7 +424,7 @@ fn refused_numbers() -> Vec<Vector> {
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
         refused("agent of a later version", "A-1", "AgentKind", &[4], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
-        refused("record of a later version", "J-6", "Record", &[14], "the bytes are not a Record"),
+        refused("record of a later version", "J-6", "Record", &[20], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),
     ]
 }
@@ -476,7 +506,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[20, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[25, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -2,14 +2,14 @@
 
 use cede_seal::verify::verify;
 use cede_wire::canonical::Signed;
-use cede_wire::custody::{Custody, Release};
+use cede_wire::custody::{Custody, FencingToken, Release};
 use cede_wire::handoff::Activated;
 use cede_wire::id::{DeviceId, HandoffId, Hash, SessionId};
 use cede_wire::message::{HandoffStatus, PeerMessage};
-use cede_wire::record::Record;
+use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 
-use super::{Arrived, Custodian, Designate, Role, Unclaimed};
+use super::{Arrived, Custodian, Designate, Role, Session, Unclaimed};
 use crate::chain::Chain;
 use crate::destination::{Attempt, DestinationPhase, HandoffDestination};
 use crate::limits;
@@ -48,21 +48,8 @@ impl Custodian {
         self.sessions.get(&session).is_some_and(|state| state.chain.is_some())
     }
 
-    /// The operator vouches for a seize, which no peer's word can. Source: SPEC H-9.
-    ///
-    /// # Errors
-    /// `unauthorized` when it does not follow the chain; nothing changed.
-    pub fn accept_seize(&mut self, certificate: &Signed<Custody>, links: &[Signed<Custody>]) -> Result<(), Refusal> {
-        let session = verify(certificate).map_err(|_| Refusal::Unauthorized)?.session();
-        let mut all = links.to_vec();
-        all.push(certificate.clone());
-        let (chain, new_links) = self.merged_with_seizes(session, &all).map_err(|(refusal, _)| refusal)?;
-        self.accept_custody(session, chain, new_links);
-        Ok(())
-    }
-
     /// A release to this device. What nobody approved here is kept for the operator to claim. Source: SPEC H-15.
-    fn take_release(&mut self, session: SessionId, chain: Chain, links: Vec<Signed<Custody>>, release: Release) {
+    pub(super) fn take_release(&mut self, session: SessionId, chain: Chain, links: Vec<Signed<Custody>>, release: Release) {
         let approved = self.sessions.get(&session).is_some_and(|s| s.attempts.approval(release.handoff).is_some());
         if approved {
             self.accept_custody(session, chain, links);
@@ -101,13 +88,29 @@ impl Custodian {
         let me = self.me();
         let last = chain.last().clone();
         self.withdraw(session, Refusal::StaleToken);
+        self.give_up_seize(session, Refusal::StaleToken);
+        let forgot = (self.has_chain(session) && self.forgot(&new_links)).then_some(chain.owner() == me);
+        let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
+        match forgot {
+            Some(true) => {
+                records.push(Record::Doubted { why: Doubt::Forgotten });
+                self.suspend(session);
+            }
+            Some(false) => {
+                self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
+                self.doubt_all(Doubt::Forgotten);
+            }
+            None => {}
+        }
         let state = self.session(session);
+        let whole = state.gave_all(&last);
         state.chain = Some(chain);
         state.unclaimed = None;
-        let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
+        state.settle_contest();
         let mut news = Vec::new();
-        if let Role::Released(released) = &state.role {
+        if let (Role::Released(released), true) = (&state.role, whole) {
             news.push(Event::Retired { session, handoff: released.handoff });
+            state.role = Role::Bystander;
         }
         let handoff = match &last {
             Custody::Release(release) if release.to == me => Some(release.handoff),
@@ -126,24 +129,49 @@ impl Custodian {
                 self.become_other(session, records, news);
             }
         }
+        if forgot == Some(true) {
+            self.doubt_all(Doubt::Forgotten);
+        }
+        self.ask_again();
     }
 
     /// The new links name another device: S6 when this one might have acted meanwhile, else nothing is at stake here.
-    fn become_other(&mut self, session: SessionId, records: Vec<Record>, mut news: Vec<Event>) {
+    fn become_other(&mut self, session: SessionId, mut records: Vec<Record>, mut news: Vec<Event>) {
+        let me = self.me();
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        let Some((by, token, seized)) =
-            state.chain.as_ref().map(|chain| (chain.owner(), chain.token(), matches!(chain.last(), Custody::Seize(_))))
-        else {
-            return;
-        };
-        if state.role.might_have_turns(seized) {
-            state.role = Role::Fenced;
-            news.push(Event::Seized { session, by, token });
-        } else if !matches!(state.role, Role::Fenced) {
+        let Some(chain) = &state.chain else { return };
+        let (by, token, head) = (chain.owner(), chain.token(), chain.seized_head());
+        let seized = matches!(chain.last(), Custody::Seize(_));
+        // What another device says of itself is newer than any doubt about what this one knew.
+        state.doubted &= by == me;
+        if by == me {
+            // A seize of this device that it does not know: it is in doubt, and this is what its records say now.
+            state.role = Role::Unconfirmed(Box::new(Role::Owner { arrived: None }));
+        } else if state.role.might_have_turns(seized) {
+            news.extend(state.end_offer());
+            state.role = Role::Fenced { kept: false };
+            records.push(Record::SeizedSeen { session, token, kept: false });
+            news.push(Event::Seized { session, by, token, head });
+        } else if state.role.kept_aside().is_none() {
             state.role = Role::Bystander;
         }
         self.persist(records);
         news.into_iter().for_each(|event| self.tell(event));
+    }
+
+    /// S6: the turns that only this device has are kept aside, durably. From now on the session may come back.
+    pub fn branched(&mut self, session: SessionId) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let token = state.chain.as_ref().map_or(FencingToken::FIRST, Chain::token);
+        if let Some(kept) = state.role.kept_aside().filter(|kept| !**kept) {
+            *kept = true;
+            self.persist(vec![Record::SeizedSeen { session, token, kept: true }]);
+        }
+    }
+
+    /// S6 whose turns are not kept aside yet.
+    pub fn to_branch(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|state| matches!(state.role, Role::Fenced { kept: false }))
     }
 
     /// The certificate names this device: D5 when its payload is durable here, D4 when it is not. In S7 neither: the
@@ -236,7 +264,7 @@ impl Custodian {
         let state = self.sessions.get(&session)?;
         let arrived = match &state.role {
             Role::Owner { arrived } | Role::Offering { arrived, .. } => (*arrived)?,
-            Role::Bystander | Role::Released(_) | Role::Designate(_) | Role::Fenced | Role::Unconfirmed(_) => {
+            Role::Bystander | Role::Released(_) | Role::Designate(_) | Role::Fenced { .. } | Role::Unconfirmed(_) => {
                 return None;
             }
         };
@@ -288,14 +316,45 @@ pub(super) fn designate(release: &Release, scope: Option<Hash>, ask_at: core::ti
     }
 }
 
+impl Session {
+    /// S4: whether the device that new links name has all that this one gave.
+    fn gave_all(&self, last: &Custody) -> bool {
+        let given = match self.chain.as_ref().map(Chain::last) {
+            Some(Custody::Release(release)) => Some(release.head),
+            Some(Custody::Genesis(_) | Custody::Seize(_)) | None => None,
+        };
+        match last {
+            Custody::Seize(seize) => given == Some(seize.head),
+            Custody::Genesis(_) | Custody::Release(_) => true,
+        }
+    }
+
+    /// The attempt that was under way, where one was, is over, and this device is not the owner any more.
+    fn end_offer(&mut self) -> Option<Event> {
+        let Role::Offering { source, .. } = &self.role else { return None };
+        let (handoff, session) = (source.offer().handoff, source.offer().key.id());
+        self.attempts.ended.push(handoff);
+        Some(Event::OfferLost { session, handoff })
+    }
+}
+
 impl Role {
     /// Whether turns may lie here that the device named by new links lacks.
     fn might_have_turns(&self, seized: bool) -> bool {
         match self {
-            Self::Bystander | Self::Fenced => false,
+            Self::Bystander | Self::Fenced { .. } | Self::Designate(_) => false,
             Self::Owner { .. } | Self::Offering { .. } => true,
-            Self::Released(_) | Self::Designate(_) => seized,
+            Self::Released(_) => seized,
             Self::Unconfirmed(says) => says.might_have_turns(seized),
+        }
+    }
+
+    /// S6: whether this device's own turns are kept aside.
+    fn kept_aside(&mut self) -> Option<&mut bool> {
+        match self {
+            Self::Fenced { kept } => Some(kept),
+            Self::Unconfirmed(says) => says.kept_aside(),
+            Self::Bystander | Self::Owner { .. } | Self::Offering { .. } | Self::Released(_) | Self::Designate(_) => None,
         }
     }
 }

@@ -49,7 +49,7 @@ impl Custodian {
             | Role::Bystander
             | Role::Released(_)
             | Role::Designate(_)
-            | Role::Fenced
+            | Role::Fenced { .. }
             | Role::Unconfirmed(_) => {
                 return Err(OfferError::NotOwner(session.standing().unwrap_or(Standing::Unconfirmed)));
             }
@@ -222,7 +222,7 @@ impl Custodian {
                 | Role::Owner { .. }
                 | Role::Released(_)
                 | Role::Designate(_)
-                | Role::Fenced
+                | Role::Fenced { .. }
                 | Role::Unconfirmed(_),
             )
             | None => Err(StepError::Phase(SourcePhase::Abandoned(Refusal::Cancelled))),
@@ -334,7 +334,7 @@ impl Custodian {
             | Role::Owner { .. }
             | Role::Released(_)
             | Role::Designate(_)
-            | Role::Fenced
+            | Role::Fenced { .. }
             | Role::Unconfirmed(_) => false,
         };
         self.sessions.iter().find(|(_, session)| matches(&session.role)).map(|(id, _)| *id)

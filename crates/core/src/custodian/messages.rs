@@ -6,6 +6,7 @@ use cede_wire::id::DeviceId;
 use cede_wire::message::{HandoffStatus, PeerMessage};
 use cede_wire::refusal::Refusal;
 
+use super::votes::Asks;
 use super::{Custodian, Role};
 use crate::destination::DestinationPhase;
 use crate::limits;
@@ -42,6 +43,16 @@ impl Custodian {
             PeerMessage::StatusAnswer { handoff, status, .. } => self.handle_status_answer(from, *handoff, status, now),
             PeerMessage::ReleaseQuery { handoff, session } => self.handle_release_query(from, *handoff, *session),
             PeerMessage::Refetch(accept) => self.handle_refetch(from, accept),
+            PeerMessage::SeizeQuery { session, generation, members, chain } => {
+                let asks = Asks { session: *session, generation: *generation, members: *members, chain };
+                self.handle_seize_query(from, &asks);
+            }
+            PeerMessage::SeizeAnswer { session, generation, answer } => {
+                self.handle_seize_answer(from, *session, *generation, answer);
+            }
+            PeerMessage::CustodyQuery(asked) => self.handle_custody_query(from, asked),
+            PeerMessage::Custody(links) => self.handle_custody(from, links),
+            PeerMessage::CustodyAnswer(known) => self.handle_custody_answer(from, known),
             PeerMessage::Hello(_)
             | PeerMessage::Members(_)
             | PeerMessage::Take { .. }
@@ -96,7 +107,9 @@ impl Custodian {
         let ids: Vec<_> = self.sessions.keys().copied().collect();
         for id in ids {
             self.repeat_to(id, device, now);
+            self.ask_vote(id, device);
         }
+        self.ask_custody(device);
     }
 
     fn repeat_to(&mut self, id: cede_wire::id::SessionId, device: DeviceId, now: Now) {
@@ -128,7 +141,7 @@ impl Custodian {
             | Role::Offering { .. }
             | Role::Released(_)
             | Role::Designate(_)
-            | Role::Fenced
+            | Role::Fenced { .. }
             | Role::Unconfirmed(_) => {}
         }
         let Some(arriving) = self.sessions.get(&id).and_then(|state| state.arriving.as_ref()) else { return };

@@ -24,6 +24,9 @@ impl Session {
         if let Some(arriving) = &mut self.arriving {
             visit(arriving.deadline_mut());
         }
+        if let Some(seizing) = &mut self.seizing {
+            visit(&mut seizing.until);
+        }
     }
 }
 
@@ -34,7 +37,7 @@ impl Role {
             Self::Released(released) => visit(&mut released.send_at),
             Self::Designate(designate) => visit(&mut designate.ask_at),
             Self::Unconfirmed(says) => says.each_moment(visit),
-            Self::Bystander | Self::Owner { .. } | Self::Fenced => {}
+            Self::Bystander | Self::Owner { .. } | Self::Fenced { .. } => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 
 use super::{Asked, Custodian, Role, Session};
-use crate::chain::Chain;
+use crate::chain::{Chain, ChainError};
 use crate::destination::{Attempt, HandoffDestination};
 use crate::limits;
 use crate::now::Now;
@@ -19,6 +19,16 @@ use crate::output::Event;
 
 /// A no, with its reason in words.
 pub(super) type No = (Refusal, &'static str);
+
+/// A chain, and the part of it that is new here.
+pub(super) type Merged = (Chain, Vec<Signed<Custody>>);
+
+/// Why what a peer says does not go together with what is known here.
+pub(super) enum Unmergeable {
+    No(No),
+    /// Two seizes of one generation.
+    Rival(Box<Signed<Custody>>),
+}
 
 enum Considered {
     New(Box<Asked>),
@@ -70,29 +80,21 @@ impl Custodian {
         Ok(Considered::New(Box::new(Asked { offer: offer.clone(), links, chain_head, until })))
     }
 
-    /// The chain with what a peer says of it, and the part of it that is new here. A seize proves nothing by itself, so a
-    /// peer's word brings none. Source: SPEC H-3, H-9.
-    pub(super) fn merged_chain(
-        &self,
-        id: SessionId,
-        links: &[Signed<Custody>],
-    ) -> Result<(Chain, Vec<Signed<Custody>>), No> {
-        let (chain, new) = self.merged_with_seizes(id, links)?;
-        let before = chain.records().len() - new.len();
-        let seized = chain.records().iter().skip(before).any(|record| matches!(record, Custody::Seize(_)));
-        if seized { Err((Refusal::Unauthorized, "a seize that nobody vouched for here")) } else { Ok((chain, new)) }
+    /// The chain with what a peer says of it, and the part of it that is new here. Source: SPEC H-3.
+    pub(super) fn merged_chain(&self, id: SessionId, links: &[Signed<Custody>]) -> Result<Merged, No> {
+        self.merge(id, links).map_err(|error| match error {
+            Unmergeable::No(no) => no,
+            Unmergeable::Rival(_) => (Refusal::Unauthorized, "two devices seized the session in one generation"),
+        })
     }
 
-    pub(super) fn merged_with_seizes(
-        &self,
-        id: SessionId,
-        links: &[Signed<Custody>],
-    ) -> Result<(Chain, Vec<Signed<Custody>>), No> {
+    /// The same, where two seizes of one generation are something to act on. A seize counts with its votes. Source: SPEC
+    /// H-31, H-33.
+    pub(super) fn merge(&self, id: SessionId, links: &[Signed<Custody>]) -> Result<Merged, Unmergeable> {
         if links.len() > cede_wire::limits::CHAIN_RECORDS {
-            return Err((Refusal::TooLarge, "the custody chain is too long"));
+            return Err(Unmergeable::No((Refusal::TooLarge, "the custody chain is too long")));
         }
         let known = self.sessions.get(&id).and_then(|s| s.chain.as_ref());
-        let before = known.map_or(0, |chain| chain.links().len());
         let chain = match known {
             Some(known) => {
                 let mut chain = known.clone();
@@ -100,18 +102,51 @@ impl Custodian {
             }
             None => Chain::from_links(links),
         };
-        let chain =
-            chain.map_err(|_| (Refusal::Unauthorized, "the custody chain does not verify or does not follow ours"))?;
+        let chain = match chain {
+            Err(ChainError::Rival(rival)) => return Err(self.checked_rival(known, rival)),
+            Err(ChainError::Passed) => {
+                return Err(Unmergeable::No((Refusal::StaleToken, "a later owner is known here")));
+            }
+            chain => chain.map_err(|_| {
+                Unmergeable::No((
+                    Refusal::Unauthorized,
+                    "the custody chain does not verify or does not follow ours",
+                ))
+            })?,
+        };
         if chain.session() != id || self.mesh != Some(chain.mesh()) {
-            return Err((Refusal::Unauthorized, "the custody chain is of another session or mesh"));
+            let detail = "the custody chain is of another session or mesh";
+            return Err(Unmergeable::No((Refusal::Unauthorized, detail)));
         }
-        let new_links = chain.links().get(before..).unwrap_or(&[]).to_vec();
+        let shared = known.map_or(0, |known| known.shared_with(&chain));
+        let lacks = |(seize, owner)| self.electorate.check(seize, owner).is_err();
+        if chain.seizes_after(shared).any(lacks) {
+            return Err(Unmergeable::No((Refusal::Unauthorized, "a seize without the votes that it takes")));
+        }
+        let new_links = chain.links().get(shared..).unwrap_or(&[]).to_vec();
         Ok((chain, new_links))
+    }
+
+    /// A second seize of one generation counts only with its votes, else anybody could stop a session.
+    fn checked_rival(&self, known: Option<&Chain>, rival: Box<Signed<Custody>>) -> Unmergeable {
+        let votes = |known: &Chain| {
+            let record = cede_seal::verify::verify(&rival).ok()?;
+            let Custody::Seize(seize) = &*record else { return None };
+            let owner = known.owner_at(&seize.prev).unwrap_or(seize.to);
+            self.electorate.check(seize, owner).ok()
+        };
+        match known.and_then(votes) {
+            Some(()) => Unmergeable::Rival(rival),
+            None => Unmergeable::No((Refusal::Unauthorized, "a seize without the votes that it takes")),
+        }
     }
 
     fn check_owner(&self, offer: &Offer, chain: &Chain) -> Result<(), No> {
         if chain.owner() == self.me() {
             return Err((Refusal::AlreadyOwner, "this device is the owner"));
+        }
+        if self.to_branch(offer.key.id()) {
+            return Err((Refusal::Busy, "this device's own turns are being kept aside first"));
         }
         if offer.token < chain.token() {
             return Err((Refusal::StaleToken, "a later owner is known here"));

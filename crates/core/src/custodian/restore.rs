@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use cede_seal::device::LocalDevice;
 use cede_wire::custody::{Custody, FencingToken, Release};
-use cede_wire::id::{HandoffId, Incarnation, MeshId, SessionId};
+use cede_wire::canonical::Signed;
+use cede_wire::id::{DeviceId, HandoffId, Incarnation, MeshId, SessionId};
 use cede_wire::record::Record;
 
 use super::attempts::Ended;
 use super::holding::designate;
+use super::votes::Vote;
 use super::{Arrived, Custodian, Released, Role, Session};
 use crate::chain::{Chain, ChainError};
 use crate::destination::{Attempt, HandoffDestination, StagedPayload};
@@ -38,6 +40,10 @@ struct Facts {
     active: Option<(HandoffId, FencingToken)>,
     installed: BTreeSet<HandoffId>,
     retired: BTreeSet<HandoffId>,
+    /// S6, and whether this device's own turns are kept aside.
+    fenced: Option<bool>,
+    /// Records that part from the chain and lead to a seize.
+    side: Option<Chain>,
 }
 
 impl Custodian {
@@ -61,7 +67,11 @@ impl Custodian {
             links: BTreeSet::new(),
             outputs: VecDeque::new(),
             trust,
+            doubt: None,
+            peers_suffice: false,
+            vouched: BTreeSet::new(),
             confirmed: BTreeSet::new(),
+            electorate: crate::electorate::Electorate::default(),
             declined: Ended::new(limits::DECLINED_ATTEMPTS),
             clock: now.monotonic,
         };
@@ -83,7 +93,13 @@ impl Custodian {
     fn replay(&mut self, record: &Record, facts: &mut BTreeMap<SessionId, Facts>, now: Now) -> Result<(), ChainError> {
         let me = self.me();
         match record {
-            Record::Custody(link) => self.replay_link(link)?,
+            Record::Custody(link) => {
+                let session = cede_seal::verify::verify(link).map_err(|_| ChainError::Forged)?.session();
+                let facts = facts.entry(session).or_default();
+                let owner = self.replay_link(session, link, &mut facts.side)?;
+                facts.fenced.take_if(|_| owner == me);
+                self.session(session).doubted &= owner == me;
+            }
             Record::Approved { session, handoff, source, scope } => {
                 let attempt = Attempt { handoff: *handoff, session: *session, source: *source, scope: *scope };
                 let state = self.session(*session);
@@ -115,7 +131,18 @@ impl Custodian {
             }
             Record::FenceRaised { session, handoff, .. } => self.session(*session).fenced_for = Some(*handoff),
             Record::FenceLifted { session } => self.session(*session).fenced_for = None,
-            Record::Placed(_)
+            Record::Voted { session, generation, to } => {
+                self.session(*session).voted = Some(Vote { generation: *generation, to: *to });
+            }
+            Record::Contested(rival) => {
+                let session = cede_seal::verify::verify(rival).map_err(|_| ChainError::Forged)?.session();
+                self.session(session).contested = Some(rival.clone());
+            }
+            Record::Doubted { why } => self.replay_doubt(*why),
+            Record::Confirmed { session } => self.replay_confirmed(*session),
+            Record::SeizedSeen { session, kept, .. } => facts.entry(*session).or_default().fenced = Some(*kept),
+            Record::Marked { .. }
+            | Record::Placed(_)
             | Record::Member(_)
             | Record::PeerDropped { .. }
             | Record::PolicySet { .. }
@@ -124,17 +151,20 @@ impl Custodian {
         Ok(())
     }
 
-    fn replay_link(&mut self, link: &cede_wire::canonical::Signed<Custody>) -> Result<(), ChainError> {
-        let session = cede_seal::verify::verify(link).map_err(|_| ChainError::Forged)?.session();
+    fn replay_link(
+        &mut self,
+        session: SessionId,
+        link: &Signed<Custody>,
+        side: &mut Option<Chain>,
+    ) -> Result<DeviceId, ChainError> {
         let state = self.session(session);
         state.fenced_for = None;
-        match &mut state.chain {
-            Some(chain) => chain.extend(link),
-            None => {
-                state.chain = Some(Chain::begin(link)?);
-                Ok(())
-            }
-        }
+        let owner = match &mut state.chain {
+            Some(chain) => chain.replay(link, side).map(|()| chain.owner())?,
+            none => none.insert(Chain::begin(link)?).owner(),
+        };
+        state.settle_contest();
+        Ok(owner)
     }
 
     fn settle(&mut self, id: SessionId, facts: &Facts, trust: Trust, now: Now) {
@@ -142,11 +172,13 @@ impl Custodian {
         let state = self.session(id);
         let Some(chain) = &state.chain else { return };
         let (owner, token) = (chain.owner(), chain.token());
+        let trust = if state.doubted || state.contested.is_some() { Trust::Unconfirmed } else { trust };
         let role = match chain.last() {
+            _ if owner != me && facts.fenced.is_some() => Role::Fenced { kept: facts.fenced == Some(true) },
             Custody::Release(release) if owner == me => role_of_arrival(release, facts, state, now),
             Custody::Release(release) if release.from == me => role_of_departure(release, facts, now),
-            Custody::Genesis(_) | Custody::Seize(_) if owner == me => Role::Owner { arrived: None },
-            Custody::Seize(_) if chain.owned_by(me) => Role::Fenced,
+            Custody::Seize(seize) if owner == me => role_of_seizer(seize.next_token, facts),
+            Custody::Genesis(_) if owner == me => Role::Owner { arrived: None },
             Custody::Genesis(_) | Custody::Release(_) | Custody::Seize(_) => Role::Bystander,
         };
         // An attempt lives as long as its source is the owner. In S7 none does: its payload may not be what was staged.
@@ -162,17 +194,18 @@ impl Custodian {
     }
 
     /// What a restart must begin again: the hands may not have finished.
-    fn resume(&mut self, id: SessionId) {
+    pub(super) fn resume(&mut self, id: SessionId) {
         let Some(state) = self.sessions.get_mut(&id) else { return };
         let Some(chain) = &state.chain else { return };
         let token = chain.token();
         let event = match &state.role {
-            Role::Owner { arrived: Some(Arrived { handoff, installed: false }) } => match chain.last() {
-                Custody::Release(release) => {
-                    Some(Event::Activate { session: id, handoff: *handoff, source: release.from, token })
-                }
-                Custody::Genesis(_) | Custody::Seize(_) => None,
-            },
+            Role::Owner { arrived: Some(Arrived { handoff, installed: false }) } => {
+                let source = chain.owner_before();
+                Some(Event::Activate { session: id, handoff: *handoff, source, token })
+            }
+            Role::Fenced { kept: false } => {
+                Some(Event::Seized { session: id, by: chain.owner(), token, head: chain.seized_head() })
+            }
             Role::Released(Released { handoff, to, .. }) => {
                 Some(Event::Released { session: id, handoff: *handoff, to: *to, token })
             }
@@ -180,27 +213,11 @@ impl Custodian {
             | Role::Owner { .. }
             | Role::Offering { .. }
             | Role::Designate(_)
-            | Role::Fenced
+            | Role::Fenced { .. }
             | Role::Unconfirmed(_) => None,
         };
         if let Some(event) = event {
             self.tell(event);
-        }
-    }
-
-    /// The operator, or peers, confirmed that this device's records are the newest: S7 to what they say. Source: SPEC H-22.
-    pub fn confirm(&mut self, session: SessionId) {
-        match self.sessions.get_mut(&session).filter(|state| state.chain.is_some()) {
-            Some(state) => {
-                if let Role::Unconfirmed(says) = &state.role {
-                    state.role = (**says).clone();
-                    self.resume(session);
-                }
-            }
-            None if self.trust == Trust::Unconfirmed => {
-                self.confirmed.insert(session);
-            }
-            None => {}
         }
     }
 }
@@ -219,6 +236,14 @@ fn role_of_arrival(release: &Release, facts: &Facts, state: &Session, now: Now) 
     } else {
         Role::Designate(designate(release, state.attempts.approval(release.handoff), now.monotonic))
     }
+}
+
+fn role_of_seizer(token: FencingToken, facts: &Facts) -> Role {
+    let arrived = facts.active.filter(|(_, active)| *active == token).map(|(handoff, _)| {
+        let installed = facts.installed.contains(&handoff);
+        Arrived { handoff, installed }
+    });
+    Role::Owner { arrived }
 }
 
 fn role_of_departure(release: &Release, facts: &Facts, now: Now) -> Role {

@@ -1,7 +1,7 @@
 //! Real devices with journals in memory: what was not persisted before a crash is gone.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cede_seal::device::LocalDevice;
@@ -16,6 +16,7 @@ use cede_wire::session::{AgentKind, NativeId, Requirement, SessionKey};
 
 use super::{Custodian, Standing, Trust};
 use crate::destination::StagedPayload;
+use crate::electorate::Electorate;
 use crate::now::Now;
 use crate::output::{Event, Output};
 use crate::source::{OfferTerms, Quiet, Round};
@@ -25,6 +26,7 @@ mod faults;
 mod hostile;
 mod moments;
 mod refusals;
+mod seizes;
 mod states;
 
 const A: usize = 0;
@@ -41,6 +43,8 @@ struct Node {
     logs: BTreeMap<SessionId, Vec<u8>>,
     /// Durable payloads by their root.
     copies: BTreeMap<Hash, Vec<u8>>,
+    /// Turns that were kept aside when another device seized the session.
+    branches: Vec<Vec<u8>>,
     told: Vec<Event>,
     in_flight: bool,
     /// Outputs until the power fails.
@@ -63,12 +67,14 @@ struct Net {
     attempts: u8,
     lose: Box<dyn FnMut(&PeerMessage) -> bool>,
     ignore: Box<dyn FnMut(&Event) -> bool>,
+    /// Two devices may hold one token: both were told that the other one is gone.
+    apart: bool,
 }
 
 impl Net {
     fn new(devices: u8) -> Self {
         let now = Now { monotonic: Duration::from_secs(1), unix_ms: 1_700_000_000_000 };
-        Self {
+        let mut net = Self {
             nodes: (1..=devices).map(|n| Node::new(n, now)).collect(),
             mail: VecDeque::new(),
             sent: Vec::new(),
@@ -76,7 +82,18 @@ impl Net {
             attempts: 0,
             lose: Box::new(|_| false),
             ignore: Box::new(|_| false),
-        }
+            apart: false,
+        };
+        let electorate = net.electorate();
+        net.nodes.iter_mut().for_each(|node| node.custodian.set_electorate(electorate.clone()));
+        net
+    }
+
+    /// Every device belongs to the mesh.
+    fn electorate(&self) -> Electorate {
+        let mut electorate = Electorate::default();
+        electorate.note(self.nodes.len() as u64, self.nodes.iter().map(|node| node.local.device()).collect());
+        electorate
     }
 
     /// A and B, linked; the session of [`key`] lies at A with two turns.
@@ -204,9 +221,11 @@ impl Net {
         for peer in 0..self.nodes.len() {
             self.nodes[peer].custodian.link_down(gone);
         }
+        let electorate = self.electorate();
         let state = &mut self.nodes[node];
         state.fuse = None;
         state.custodian = restore(&state.local, &state.journal, state.trust, now);
+        state.custodian.set_electorate(electorate);
         for (session, _) in state.custodian.fences_to_lift() {
             state.custodian.fence_lifted(session);
         }
@@ -237,7 +256,9 @@ impl Net {
             Output::Persist(records) => self.nodes[node].journal.extend(records),
             Output::Send(to, message) => {
                 let to = self.index(to);
-                self.sent.push((node, (*message).clone()));
+                if !matches!(*message, PeerMessage::CustodyQuery(_) | PeerMessage::CustodyAnswer(_)) {
+                    self.sent.push((node, (*message).clone()));
+                }
                 if !(self.lose)(&message) {
                     self.mail.push_back(Mail { from: node, to, message: *message });
                 }
@@ -251,10 +272,12 @@ impl Net {
         None
     }
 
-    /// H-1, J-1: at most one device acts, and what it acts on is in its journal.
+    /// H-1, J-1: at most one device acts in a generation, and what it acts on is in its journal.
     fn check(&self) {
         let active: Vec<usize> = (0..self.nodes.len()).filter(|node| self.acts(*node)).collect();
-        assert!(active.len() <= 1, "two devices act: {active:?}");
+        let generation = |node: &usize| self.nodes[*node].custodian.token(session()).generation;
+        let generations: BTreeSet<u64> = active.iter().map(generation).collect();
+        assert!(self.apart || generations.len() == active.len(), "two devices act: {active:?}");
     }
 
     /// Whether a device acts for the session as one that belongs to the mesh.
@@ -307,13 +330,25 @@ impl Net {
             Event::Activate { session, handoff, .. } => self.nodes[node].install(*session, *handoff),
             Event::Refetch { session, .. } => self.nodes[node].custodian.refetch(*session, [3; 32], now),
             Event::Resend(accept) => self.resend(node, accept),
-            Event::StillOwner { session, .. } => self.nodes[node].custodian.fence_lifted(*session),
+            Event::StillOwner { session, .. } | Event::SeizedHere { session, .. } => {
+                self.nodes[node].custodian.fence_lifted(*session);
+            }
+            Event::Seized { session, .. } => {
+                let state = &mut self.nodes[node];
+                let turns = state.logs.get(session).cloned().unwrap_or_default();
+                state.branches.push(turns);
+                state.custodian.branched(*session);
+            }
             Event::Withdrawn { .. }
             | Event::Discard { .. }
             | Event::RoundComplete { .. }
             | Event::Released { .. }
             | Event::Retired { .. }
-            | Event::Seized { .. }
+            | Event::OfferLost { .. }
+            | Event::NotSeized { .. }
+            | Event::Contested { .. }
+            | Event::Doubted(_)
+            | Event::Confirmed { .. }
             | Event::PeerFault { .. } => {}
         }
     }
@@ -373,6 +408,7 @@ impl Node {
             journal: Vec::new(),
             logs: BTreeMap::new(),
             copies: BTreeMap::new(),
+            branches: Vec::new(),
             told: Vec::new(),
             in_flight: false,
             fuse: None,
@@ -393,9 +429,12 @@ impl Node {
     }
 
     fn install(&mut self, session: SessionId, handoff: HandoffId) {
-        let Some(Custody::Release(release)) = self.custodian.chain(session).map(|c| c.last().clone()) else { return };
-        let log = self.copies.get(&release.root).expect("active without its payload").clone();
-        assert_eq!(head(&log), release.head);
+        let wanted = match self.custodian.chain(session).map(|c| c.last().clone()) {
+            Some(Custody::Release(release)) => release.head,
+            Some(Custody::Seize(seize)) => seize.head,
+            Some(Custody::Genesis(_)) | None => return,
+        };
+        let log = self.copies.values().find(|log| head(log) == wanted).expect("active without its payload").clone();
         self.logs.insert(session, log);
         self.custodian.installed(session, handoff);
     }
@@ -500,8 +539,17 @@ fn release(from: &LocalDevice, to: DeviceId, prev: &Signed<Custody>, epoch: u64)
 fn seize(by: &LocalDevice, prev: &Signed<Custody>, token: FencingToken) -> Signed<Custody> {
     let next_token = token.next_generation().unwrap();
     let to = by.device();
-    let seize =
-        Seize { mesh: mesh(), session: session(), prev: prev.hash(), to, token, next_token, head: head(&[1, 2]) };
+    let seize = Seize {
+        mesh: mesh(),
+        session: session(),
+        prev: prev.hash(),
+        to,
+        token,
+        next_token,
+        head: head(&[1, 2]),
+        members: 3,
+        votes: Vec::new(),
+    };
     by.sign(&Custody::Seize(seize)).unwrap()
 }
 

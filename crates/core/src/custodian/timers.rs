@@ -29,6 +29,10 @@ impl Custodian {
     }
 
     fn session_timeout(&mut self, id: SessionId, now: Now) {
+        let votes_late = |s: &Session| s.seizing.as_ref().is_some_and(|seizing| seizing.until <= now.monotonic);
+        if self.sessions.get(&id).is_some_and(votes_late) {
+            self.give_up_seize(id, Refusal::TimedOut);
+        }
         let Some(state) = self.sessions.get_mut(&id) else { return };
         match &mut state.role {
             Role::Released(released) if released.send_at <= now.monotonic => {
@@ -55,7 +59,7 @@ impl Custodian {
             | Role::Owner { .. }
             | Role::Offering { .. }
             | Role::Released(_)
-            | Role::Fenced
+            | Role::Fenced { .. }
             | Role::Unconfirmed(_) => {}
         }
         self.arriving_timeout(id, now);
@@ -91,6 +95,9 @@ fn designate_due(designate: &Designate, arriving: Option<&HandoffDestination>) -
 impl Session {
     fn deadlines(&self) -> Vec<(Duration, WakeReason)> {
         let mut due = Vec::new();
+        if let Some(seizing) = &self.seizing {
+            due.push((seizing.until, WakeReason::VotesDeadline));
+        }
         match &self.role {
             Role::Released(released) => due.push((released.send_at, WakeReason::ReleaseAgain)),
             Role::Offering { source, .. } => due.push((source.deadline(), WakeReason::AttemptDeadline)),
@@ -98,7 +105,7 @@ impl Session {
                 due.push((designate_due(designate, self.arriving.as_ref()), WakeReason::RefetchAgain));
                 return due;
             }
-            Role::Bystander | Role::Owner { .. } | Role::Fenced | Role::Unconfirmed(_) => {}
+            Role::Bystander | Role::Owner { .. } | Role::Fenced { .. } | Role::Unconfirmed(_) => {}
         }
         if let Some(asked) = &self.asked {
             due.push((asked.until, WakeReason::AttemptDeadline));

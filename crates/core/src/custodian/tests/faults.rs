@@ -472,7 +472,8 @@ fn offer_that_a_forgetful_destination_cannot_follow_is_whole_the_next_time() {
     }
     net.nodes[B].journal.clear();
     net.crash(B);
-    net.heal();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Custody(_)));
+    net.link(A, B);
     net.give(A, B);
     assert_eq!(net.refusal(A), Some(Refusal::Unauthorized));
     net.give(A, B);

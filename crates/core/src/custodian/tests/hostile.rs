@@ -241,9 +241,9 @@ fn forked_chain_is_refused_and_the_known_one_stays() {
     net.only_owner(B, &[1, 2]);
 }
 
-/// Shows: H-9
+/// Shows: H-31
 #[test]
-fn seize_that_a_peer_brings_takes_nothing() {
+fn seize_without_the_votes_that_it_takes_is_refused_in_every_message() {
     let mut net = Net::three();
     net.give(A, B);
     let (c, chain) = (net.nodes[C].local.clone(), net.nodes[B].custodian.chain(session()).unwrap().clone());
@@ -252,6 +252,7 @@ fn seize_that_a_peer_brings_takes_nothing() {
     let mut offer = offer_of(&c, net.id(B), HandoffId::new([9; 16]), &key());
     offer.token = FencingToken { generation: 1, epoch: 0 };
     let links = [chain.links(), &[certificate]].concat();
+    net.deliver(C, B, &PeerMessage::Custody(links.clone()));
     net.deliver(C, B, &PeerMessage::Offer { offer: c.sign(&offer).unwrap(), chain: links });
     assert!(matches!(net.last_sent(B), PeerMessage::Refuse { refusal: Refusal::Unauthorized, .. }));
     net.only_owner(B, &[1, 2]);

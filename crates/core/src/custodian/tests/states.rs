@@ -146,20 +146,6 @@ fn s5_retired_does_not_act_and_answers_a_late_question_with_the_certificate() {
     assert!(matches!(net.last_sent(A), PeerMessage::Release { .. }));
 }
 
-/// Shows: H-9, H-10
-#[test]
-fn s6_vouched_seize_fences_the_owner() {
-    let mut net = Net::three();
-    net.give(A, B);
-    let (c, chain) = (net.nodes[C].local.clone(), net.nodes[B].custodian.chain(session()).unwrap().clone());
-    let certificate = seize(&c, chain.last_signed().unwrap(), chain.token());
-    assert_eq!(net.nodes[B].custodian.accept_seize(&certificate, &[]), Ok(()));
-    net.drain(B);
-    assert_eq!(net.standing(B), Some(Standing::SeizedBy(c.device())));
-    assert_eq!(net.told(B, |event| matches!(event, Event::Seized { .. })), 1);
-    assert_eq!(net.after_crash(B), Some(Standing::SeizedBy(c.device())));
-}
-
 /// Shows: H-22
 #[test]
 fn s7_unconfirmed_does_not_act_until_it_is_confirmed() {

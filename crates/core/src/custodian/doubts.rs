@@ -1,0 +1,140 @@
+//! S7: the records of this device may not be the newest, or two of them contradict each other.
+
+use cede_wire::canonical::Signed;
+use cede_wire::custody::Custody;
+use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::message::KnownCustody;
+use cede_wire::record::{Doubt, Record};
+use cede_wire::refusal::Refusal;
+
+use super::{Custodian, Role, Session, Trust};
+use crate::chain::Chain;
+use crate::output::Event;
+
+impl Custodian {
+    /// Why nothing acts here until somebody confirms, where that is so.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.doubt
+    }
+
+    /// The device whose certificate contradicts the one that is known, where there are two.
+    pub fn contested(&self, session: SessionId) -> Option<DeviceId> {
+        let rival = self.sessions.get(&session)?.contested.as_ref()?;
+        cede_seal::verify::verify(rival).ok().map(|record| record.owner())
+    }
+
+    /// Whether the word of every other device ends a doubt: only where the membership is known to be the newest, and
+    /// nobody else can hold the same key. Source: SPEC H-26.
+    pub fn set_peers_suffice(&mut self, suffice: bool) {
+        self.peers_suffice = suffice;
+    }
+
+    pub(super) fn replay_doubt(&mut self, why: Doubt) {
+        (self.trust, self.doubt) = (Trust::Unconfirmed, Some(why));
+        self.confirmed.clear();
+        for state in self.sessions.values_mut().filter(|state| state.chain.is_some()) {
+            state.doubted = true;
+        }
+    }
+
+    pub(super) fn replay_confirmed(&mut self, session: Option<SessionId>) {
+        match session {
+            Some(session) => {
+                self.confirmed.insert(session);
+                if let Some(state) = self.sessions.get_mut(&session) {
+                    state.doubted = false;
+                }
+            }
+            None => {
+                (self.trust, self.doubt) = (Trust::Whole, None);
+                self.confirmed.clear();
+                self.sessions.values_mut().for_each(|state| state.doubted = false);
+            }
+        }
+    }
+
+    /// S7, whatever was under way.
+    pub(super) fn suspend(&mut self, session: SessionId) {
+        self.withdraw(session, Refusal::StaleToken);
+        let Some(state) = self.sessions.get_mut(&session).filter(|state| state.chain.is_some()) else { return };
+        state.seizing = None;
+        if let Role::Offering { .. } = state.role {
+            self.abandon(session, Refusal::StaleToken, "this device's records are in doubt".to_owned());
+        }
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        state.arriving = None;
+        if !matches!(state.role, Role::Unconfirmed(_)) {
+            let says = std::mem::replace(&mut state.role, Role::Bystander);
+            state.role = Role::Unconfirmed(Box::new(says));
+        }
+    }
+
+    /// The operator confirmed that this device's records are the newest: S7 to what they say. Source: SPEC H-22.
+    pub fn confirm(&mut self, session: SessionId) {
+        if self.trust == Trust::Whole {
+            return;
+        }
+        self.persist(vec![Record::Confirmed { session: Some(session) }]);
+        self.replay_confirmed(Some(session));
+        self.tell(Event::Confirmed { session: Some(session) });
+        self.settle_confirmed(session);
+    }
+
+    /// The same for every session, also those that this device does not know yet.
+    pub fn confirm_all(&mut self) {
+        if self.trust == Trust::Whole {
+            return;
+        }
+        self.persist(vec![Record::Confirmed { session: None }]);
+        self.replay_confirmed(None);
+        self.tell(Event::Confirmed { session: None });
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.settle_confirmed(id);
+        }
+    }
+
+    fn settle_confirmed(&mut self, session: SessionId) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        if state.doubted || state.contested.is_some() {
+            return;
+        }
+        if let Role::Unconfirmed(says) = &state.role {
+            state.role = (**says).clone();
+            self.resume(session);
+        }
+    }
+
+    /// A device says of which sessions it knows no more than this one. When every other one has said so of all of them, the
+    /// records are the newest.
+    pub(super) fn handle_custody_answer(&mut self, from: DeviceId, known: &[KnownCustody]) {
+        if self.trust == Trust::Whole || !self.peers_suffice || !self.electorate.is_enrolled(from) {
+            return;
+        }
+        let same = |chain: &Chain, known: &KnownCustody| {
+            known.session == chain.session() && known.token == chain.token() && known.record == chain.head()
+        };
+        let mut chains = self.sessions.values().filter_map(|state| state.chain.as_ref());
+        if chains.all(|chain| known.iter().any(|known| same(chain, known))) {
+            self.vouched.insert(from);
+        } else {
+            self.vouched.remove(&from);
+        }
+        let me = self.me();
+        let others: Vec<DeviceId> = self.electorate.enrolled().filter(|device| *device != me).collect();
+        if !others.is_empty() && others.iter().all(|device| self.vouched.contains(device)) {
+            self.confirm_all();
+        }
+    }
+}
+
+impl Session {
+    /// A contest is over when the chain reached a higher generation.
+    pub(super) fn settle_contest(&mut self) {
+        let generation = self.chain.as_ref().map_or(0, |chain| chain.token().generation);
+        let passed = |rival: &mut Signed<Custody>| {
+            cede_seal::verify::verify(rival).map_or(true, |rival| rival.token().generation < generation)
+        };
+        self.contested.take_if(passed);
+    }
+}

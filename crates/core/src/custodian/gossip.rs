@@ -1,0 +1,153 @@
+//! Chains that reach further than what a device knows, and two that contradict each other.
+
+use cede_wire::canonical::{Signable, Signed};
+use cede_wire::custody::Custody;
+use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::message::{KnownCustody, PeerMessage};
+use cede_wire::record::{Doubt, Record};
+use cede_wire::refusal::Refusal;
+
+use super::{Custodian, Role, Session};
+use crate::chain::Chain;
+use crate::output::Event;
+
+impl Custodian {
+    /// At every new link: what this device knows, so that the other one may say that it knows more. Source: SPEC H-32.
+    pub(super) fn ask_custody(&mut self, device: DeviceId) {
+        let most = cede_wire::limits::LISTED_SESSIONS;
+        let known = |(id, state): (&SessionId, &Session)| {
+            let chain = state.chain.as_ref()?;
+            Some(KnownCustody { session: *id, token: chain.token(), record: chain.head() })
+        };
+        let (mut at_stake, others): (Vec<_>, Vec<_>) =
+            self.sessions.iter().partition(|(_, state)| !matches!(state.role, Role::Bystander));
+        at_stake.extend(others);
+        let known: Vec<KnownCustody> = at_stake.into_iter().filter_map(known).take(most).collect();
+        self.send(device, PeerMessage::CustodyQuery(known));
+    }
+
+    /// Says of each session that the asker knows where it does not know enough, and of which it does.
+    pub(super) fn handle_custody_query(&mut self, from: DeviceId, asked: &[KnownCustody]) {
+        let mut vouched = Vec::new();
+        for known in asked.iter().take(cede_wire::limits::LISTED_SESSIONS) {
+            let Some(state) = self.sessions.get(&known.session) else {
+                vouched.extend((self.trust == super::Trust::Whole).then_some(*known));
+                continue;
+            };
+            let Some(chain) = &state.chain else { continue };
+            let differs = chain.token() == known.token && chain.head() != known.record;
+            let waits = state.arriving.as_ref().is_some_and(|arriving| arriving.attempt().source == from);
+            if chain.token() > known.token || differs {
+                self.send_custody(from, known.session);
+            } else if !waits && !matches!(state.role, Role::Unconfirmed(_)) {
+                vouched.push(*known);
+            }
+        }
+        if asked.len() < cede_wire::limits::LISTED_SESSIONS {
+            self.remind(from, asked);
+        }
+        self.send(from, PeerMessage::CustodyAnswer(vouched));
+    }
+
+    /// The asker had sessions once of which it says nothing.
+    fn remind(&mut self, device: DeviceId, asked: &[KnownCustody]) {
+        let named = |id: &SessionId| asked.iter().any(|known| known.session == *id);
+        let had = |state: &Session| state.chain.as_ref().is_some_and(|chain| chain.owned_by(device));
+        let forgotten = self.sessions.iter().filter(|(id, state)| had(state) && !named(id));
+        for session in forgotten.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.send_custody(device, session);
+        }
+    }
+
+    /// In doubt every device is asked again once this one knows more.
+    pub(super) fn ask_again(&mut self) {
+        if self.doubt.is_some() {
+            self.vouched.clear();
+            for device in self.links.clone() {
+                self.ask_custody(device);
+            }
+        }
+    }
+
+    pub(super) fn send_custody(&mut self, to: DeviceId, session: SessionId) {
+        let Some(state) = self.sessions.get(&session) else { return };
+        let Some(chain) = &state.chain else { return };
+        let whole = chain.links().len() <= cede_wire::limits::CHAIN_RECORDS;
+        let links = if whole { chain.links() } else { chain.since_last_visit(to) }.to_vec();
+        self.send(to, PeerMessage::Custody(links));
+    }
+
+    /// Tells every device that a link stands to.
+    pub(super) fn spread(&mut self, session: SessionId) {
+        for device in self.links.clone() {
+            self.send_custody(device, session);
+        }
+    }
+
+    /// A chain came: from whom does not matter, it proves itself.
+    pub(super) fn handle_custody(&mut self, from: DeviceId, links: &[Signed<Custody>]) {
+        let Some(session) = links.first().and_then(|link| cede_seal::verify::verify(link).ok()).map(|l| l.session())
+        else {
+            return;
+        };
+        let state = self.sessions.get(&session);
+        let known = state.is_some_and(|state| state.chain.is_some() || state.voted.is_some());
+        match self.merge(session, links) {
+            Ok((_, new)) if new.is_empty() => {}
+            Ok((chain, new)) if known || chain.owned_by(self.me()) => self.take_custody(session, chain, new),
+            // Custody of others in a session that this device never had to do with: nothing to keep.
+            Ok(_) => {}
+            Err(super::offered::Unmergeable::Rival(rival)) => self.contest(from, session, *rival),
+            Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => self.send_custody(from, session),
+            Err(super::offered::Unmergeable::No(_)) => {}
+        }
+    }
+
+    fn take_custody(&mut self, session: SessionId, chain: Chain, links: Vec<Signed<Custody>>) {
+        let me = self.me();
+        match chain.last().clone() {
+            Custody::Release(release) if release.to == me => self.take_release(session, chain, links, release),
+            Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {
+                let forgot = self.forgot(&links);
+                self.accept_custody(session, chain, links);
+                if forgot && self.trust == super::Trust::Whole {
+                    self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
+                    self.doubt_all(Doubt::Forgotten);
+                }
+            }
+        }
+    }
+
+    /// Two certificates of one generation: a device is faulty, or two operators of two devices were each told that the other
+    /// is gone. Whoever knows of it stops; a higher generation ends it. Source: SPEC H-33.
+    fn contest(&mut self, from: DeviceId, session: SessionId, rival: Signed<Custody>) {
+        let Ok(verified) = cede_seal::verify::verify(&rival) else { return };
+        let by = verified.owner();
+        let Some(state) = self.sessions.get_mut(&session).filter(|state| state.contested.is_none()) else { return };
+        state.contested = Some(rival.clone());
+        self.persist(vec![Record::Contested(rival)]);
+        self.suspend(session);
+        self.tell(Event::Contested { session, by });
+        // The other one must hear of it as well.
+        self.send_custody(from, session);
+    }
+
+    /// New links show a record that this device signed and does not know: its own store lost it. Source: SPEC H-26.
+    pub(super) fn forgot(&self, links: &[Signed<Custody>]) -> bool {
+        let me = self.me();
+        let ours = |link: &Signed<Custody>| {
+            cede_seal::verify::verify(link).is_ok_and(|record| record.signer() == me)
+        };
+        self.trust == super::Trust::Whole && links.iter().any(ours)
+    }
+
+    /// The records are durable.
+    pub(super) fn doubt_all(&mut self, why: Doubt) {
+        self.replay_doubt(why);
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.suspend(id);
+        }
+        self.tell(Event::Doubted(why));
+    }
+}
