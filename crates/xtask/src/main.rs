@@ -6,6 +6,7 @@
 //! | `walls`, `spec`, `tidy` | one check of `look` alone |
 //! | `prove` | every test |
 //! | `shake` | the long tests, with a seed |
+//! | `mutants` | plants our faults one by one: which check notices |
 //! | `night`, `bench` | what takes hours; what measures |
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 
@@ -13,6 +14,7 @@ mod bench;
 mod files;
 mod junit;
 mod look;
+mod mutants;
 mod night;
 mod prove;
 mod rust;
@@ -27,7 +29,7 @@ use std::process::ExitCode;
 
 use crate::shell::{Failure, Repository};
 
-const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | night | bench [arguments]>";
+const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | night | bench [arguments]>";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +52,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "tidy" => look::check("tidy", tidy::run(&repository)?),
         "prove" => prove::run(&repository, rest),
         "shake" => shake::run(&repository, rest),
+        "mutants" => mutants::run(&repository, rest),
         "night" => night::run(&repository),
         "bench" => bench::run(&repository, rest),
         other => Err(Failure(format!("unknown word: {other}\n{USAGE}"))),

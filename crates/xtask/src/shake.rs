@@ -1,5 +1,5 @@
-//! The long tests at full counts: `sim`, `twin`, and the test binaries whose name begins with `shake`. With a seed, that
-//! one run again.
+//! The long tests at full counts: `sim`, `twin`, `model`, and the test binaries whose name begins with `shake`. With a
+//! seed, that one run again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ fn fresh() -> u64 {
 /// The name of the test binary that a file is, where it is a long one.
 fn long_binary(path: &str) -> Option<&str> {
     let name = path.strip_prefix("tests/tests/")?.strip_suffix(".rs")?;
-    let long = matches!(name, "sim" | "twin") || name.starts_with("shake");
+    let long = matches!(name, "sim" | "twin" | "model") || name.starts_with("shake");
     (long && !name.contains('/')).then_some(name)
 }
 
@@ -54,6 +54,7 @@ mod tests {
     fn long_binary_is_known_by_its_name() {
         assert_eq!(long_binary("tests/tests/shake_kill.rs"), Some("shake_kill"));
         assert_eq!(long_binary("tests/tests/sim.rs"), Some("sim"));
+        assert_eq!(long_binary("tests/tests/model.rs"), Some("model"));
         assert_eq!(long_binary("tests/tests/twin.rs"), Some("twin"));
         assert_eq!(long_binary("tests/tests/shake/world.rs"), None);
         assert_eq!(long_binary("tests/tests/e2e.rs"), None);
