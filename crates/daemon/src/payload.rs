@@ -114,7 +114,7 @@ pub(crate) fn take(context: &Context, wanted: &Wanted) -> Result<Payload, Payloa
     take_with(context, wanted, |scratch| adapter.capture(&wanted.key.native, scratch))
 }
 
-/// Captures a directory that is no session, and leaves nothing behind. Blocks.
+/// Captures a directory that is no session, and leaves nothing behind. Blocks. Source: SPEC L-9
 pub(crate) fn take_unnamed(context: &Context, wanted: &Wanted) -> Result<Payload, PayloadError> {
     let head = Head { turn: 0, length: 0, hash: Hash::of(b"") };
     let unspoken = Transcript { files: Vec::new(), head, turns: 0, inventory: Vec::new() };

@@ -13,6 +13,7 @@ fn address(of: &str, address: &str) -> Command {
     Command::Address { device: of.to_owned(), address: address.to_owned() }
 }
 
+/// Shows: L-9, T-12
 #[test]
 fn dry_run_of_a_directory_makes_no_session_of_it() {
     let devices = Devices::paired(CEDE);
