@@ -13,6 +13,7 @@ use cede_wire::session::SessionInfo;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
+use crate::context::Context;
 use crate::errands::Errand;
 use crate::limits;
 use crate::offering::{Order, exit_of, failure};
@@ -131,6 +132,30 @@ impl Asked {
     }
 }
 
+/// How far a question to an owner has come.
+enum Waiting {
+    Unreached,
+    Reached,
+    /// It was answered, led to an offer, or was given up.
+    Over,
+}
+
+/// A person who waits hears soon that the owner cannot be reached, and at once when it lets this device in no more. Once
+/// it was reached, an answer may take its time.
+async fn look_after(context: &Context, request: u64, owner: DeviceId, given_up: Instant) {
+    let asked = Instant::now();
+    let mut reached = false;
+    while Instant::now() < given_up {
+        tokio::time::sleep(limits::REACH_LOOK).await;
+        let late = !reached && asked.elapsed() >= limits::REACH;
+        match context.ask(move |actor| actor.take_waits(request, owner, late)).await {
+            Ok(Waiting::Unreached) => {}
+            Ok(Waiting::Reached) => reached = true,
+            Ok(Waiting::Over) | Err(_) => return,
+        }
+    }
+}
+
 /// A peer's question for a session of this device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TakeQuestion {
@@ -157,12 +182,13 @@ impl Actor {
         self.moves.begin(session, title, &from, &to);
         self.report(session, Phase::Preparing, (0, 0), 0, &format!("asking {from}"));
         self.send(owner, PeerMessage::Take { request, session, wait, carry_only });
-        self.reach(owner);
+        self.reach_afresh(owner);
         let context = self.context.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(limits::REACH).await;
-            context.tell(move |actor| actor.take_unanswered(request, owner)).await;
-            tokio::time::sleep(limits::EXPECTED_TAKE + if wait { limits::TURN_WAIT } else { Duration::ZERO }).await;
+            let given_up =
+                Instant::now() + limits::EXPECTED_TAKE + if wait { limits::TURN_WAIT } else { Duration::ZERO };
+            look_after(&context, request, owner, given_up).await;
+            tokio::time::sleep_until(given_up.into()).await;
             context.tell(move |actor| actor.take_forgotten(request, owner)).await;
         });
     }
@@ -185,13 +211,23 @@ impl Actor {
         }
     }
 
-    fn take_unanswered(&mut self, request: u64, owner: DeviceId) {
-        if self.takes.is_open(request) && !self.peers.is_connected(owner) {
-            let (refusal, trouble) = self.peers.trouble(owner);
-            let why = format!("the owner cannot be reached ({trouble}); the session stays with it");
-            self.takes.answer(owner, request, Err((refusal, why)));
-            self.end_refused_takes();
+    /// Whether the question still waits for an answer of its owner. One that could not be reached in time, or does not let
+    /// this device in any more, gives none.
+    fn take_waits(&mut self, request: u64, owner: DeviceId, late: bool) -> Waiting {
+        if !self.takes.is_open(request) {
+            return Waiting::Over;
         }
+        if self.peers.is_connected(owner) {
+            return Waiting::Reached;
+        }
+        if !late && !self.peers.turns_us_away(owner) {
+            return Waiting::Unreached;
+        }
+        let (refusal, trouble) = self.peers.trouble(owner);
+        let why = format!("the owner cannot be reached ({trouble}); the session stays with it");
+        self.takes.answer(owner, request, Err((refusal, why)));
+        self.end_refused_takes();
+        Waiting::Over
     }
 
     /// Tells the clients of takes that were refused.

@@ -87,6 +87,7 @@ fn questions_of_a_device_that_is_removed_go_with_it() {
     let taking = b.open(Command::Take { session: id.to_string(), wait: false, carry_only: false }).unwrap();
     wait_until("both questions wait", || a.status().approvals.len() == 2);
     let waiting = a.status().approvals;
+    let begun = Instant::now();
     a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
     assert!(a.status().approvals.is_empty() && a.status().moves.is_empty());
     for question in waiting {
@@ -97,6 +98,7 @@ fn questions_of_a_device_that_is_removed_go_with_it() {
         let failed = refused(asked.end(&mut |_| {}).unwrap());
         assert_eq!(failed.refusal, Some(Refusal::NotGranted), "{}", text(&failed));
     }
+    assert!(begun.elapsed() < Duration::from_secs(8), "who asked hears of it soon: {:?}", begun.elapsed());
     assert_eq!(names(&a.home), ["project"], "nothing was written");
     assert_eq!((evidence(&tree), state(a, id).as_str()), (before, "in charge here"));
     assert_eq!(state(b, wanted), "in charge here");
