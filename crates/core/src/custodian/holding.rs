@@ -105,7 +105,7 @@ impl Custodian {
         let state = self.session(session);
         let whole = state.gave_all(&last);
         state.chain = Some(chain);
-        state.unclaimed = None;
+        (state.unclaimed, state.fenced_for) = (None, None);
         state.settle_contest();
         let mut news = Vec::new();
         if let (Role::Released(released), true) = (&state.role, whole) {

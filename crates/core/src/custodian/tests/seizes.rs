@@ -413,3 +413,19 @@ fn crash_at_every_output_of_a_seize_leaves_at_most_one_owner_of_each_token() {
         }
     }
 }
+
+/// Shows: H-9, H-21, H-24
+#[test]
+fn fence_of_an_attempt_that_a_seize_ended_does_not_stand_over_what_comes_back() {
+    let mut net = Net::pair();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::CommitAck(_)));
+    net.give(A, B);
+    net.lose = Box::new(|_| false);
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    net.link(A, B);
+    assert_eq!(net.standing(A), Some(Standing::SeizedBy(net.id(B))));
+    net.give(B, A);
+    net.only_owner(A, &[1, 2]);
+    assert_eq!(net.nodes[A].custodian.fences_to_lift(), []);
+}
