@@ -239,7 +239,10 @@ impl Actor {
 
     /// In charge by certificate, but the payload is gone: fetches it again.
     pub(crate) fn refetch(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId) {
-        if !self.restore_arriving(session, handoff) {
+        // A new plan that could not be kept when the loss was found may be kept now.
+        let planned = self.restore_arriving(session, handoff)
+            || self.plan_anew(session, handoff, source) && self.restore_arriving(session, handoff);
+        if !planned {
             tracing::error!(session = %session.short(), "in charge of a session whose payload and place are lost here");
             return;
         }
@@ -285,7 +288,11 @@ impl Actor {
             here_already: false,
         };
         self.arriving.remove(&session);
-        plan.save(&self.context).is_ok()
+        let saved = plan.save(&self.context);
+        if let Err(error) = &saved {
+            tracing::error!(session = %session.short(), %error, "the new plan was not kept");
+        }
+        saved.is_ok()
     }
 
     fn restore_arriving(&mut self, session: SessionId, handoff: HandoffId) -> bool {
