@@ -52,8 +52,8 @@ impl Oid {
         let pairs = text.as_bytes().chunks(2);
         let bytes: Option<Vec<u8>> =
             pairs.map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect();
-        let plain = text.bytes().all(|b| b.is_ascii_hexdigit());
-        bytes.filter(|b| plain && (b.len() == 20 || b.len() == 32)).map(Self)
+        let plain = (text.len() == 40 || text.len() == 64) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        bytes.filter(|_| plain).map(Self)
     }
 
     /// The bytes.
@@ -207,5 +207,19 @@ fn sound(body: &Body) -> bool {
         Body::GitBlob { mode, mtime, .. } => *mode <= 0o777 && mtime.nanos < 1_000_000_000,
         Body::Symlink { target } => (1..=crate::limits::PATH_BYTES).contains(&target.len()) && !target.contains(&0),
         Body::Directory { mode } => *mode <= 0o777,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_id_with_a_digit_missing_is_none() {
+        for digits in 0..=65 {
+            let read = Oid::parse(&"a".repeat(digits));
+            assert_eq!(read.is_some(), digits == 40 || digits == 64, "{digits}");
+        }
+        assert_eq!(Oid::parse(&"+a".repeat(20)), None);
     }
 }
