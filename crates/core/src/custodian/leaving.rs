@@ -282,6 +282,10 @@ impl Custodian {
     pub(super) fn handle_activated(&mut self, from: DeviceId, activated: &Signed<Activated>) {
         let Some(activated) = self.check(from, activated) else { return };
         let session = activated.session;
+        if activated.token.generation < self.token(session).generation {
+            // Its device acts because it has not heard of the seize.
+            return self.send_custody(from, session);
+        }
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Role::Released(released) = &state.role else { return };
         if released.to == from && activated.token >= released.next_token {

@@ -429,3 +429,23 @@ fn fence_of_an_attempt_that_a_seize_ended_does_not_stand_over_what_comes_back() 
     net.only_owner(A, &[1, 2]);
     assert_eq!(net.nodes[A].custodian.fences_to_lift(), []);
 }
+
+/// Shows: H-9, H-16, H-32
+#[test]
+fn device_that_acts_under_a_seized_token_hears_of_the_seize_by_the_line_that_stands() {
+    let mut net = Net::pair();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    net.give(A, B);
+    // A takes back what it released; its word of it is lost, and the release comes late.
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Custody(_)));
+    net.seize(A).unwrap();
+    net.lose = Box::new(|_| false);
+    let late = net.sent.iter().find(|(from, message)| *from == A && matches!(message, PeerMessage::Release { .. }));
+    let late = late.map(|(_, message)| message.clone()).unwrap();
+    let (from, now) = (net.id(A), net.now);
+    net.nodes[B].custodian.handle_message(from, &late, now);
+    net.drain(B);
+    net.run();
+    net.only_owner(A, &[1, 2]);
+    assert_eq!(net.standing(B), Some(Standing::SeizedBy(net.id(A))));
+}
