@@ -36,6 +36,10 @@ pub struct Bounds {
     pub spoils: u8,
     /// Certificates that a third hand carries, at any time.
     pub carries: u8,
+    /// Sessions that an operator seizes. A second one could meet the first, which this mesh does not judge.
+    pub seizes: u8,
+    /// Whether devices tell each other at every new line what they know. Else those letters are all lost.
+    pub gossip: bool,
 }
 
 impl Bounds {
@@ -56,9 +60,11 @@ impl Bounds {
         rounds: 0,
         spoils: 0,
         carries: 0,
+        seizes: 0,
+        gossip: false,
     };
 
-    fn counts(&mut self) -> [(&'static str, &mut u8); 14] {
+    fn counts(&mut self) -> [(&'static str, &mut u8); 15] {
         [
             ("devices", &mut self.devices),
             ("offers", &mut self.offers),
@@ -74,6 +80,7 @@ impl Bounds {
             ("rounds", &mut self.rounds),
             ("spoils", &mut self.spoils),
             ("carries", &mut self.carries),
+            ("seizes", &mut self.seizes),
         ]
     }
 }
@@ -85,9 +92,16 @@ impl FromStr for Bounds {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut bounds = Self::CALM;
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            if part == "outlast" {
-                bounds.outlast = true;
-                continue;
+            match part {
+                "outlast" => {
+                    bounds.outlast = true;
+                    continue;
+                }
+                "gossip" => {
+                    bounds.gossip = true;
+                    continue;
+                }
+                _ => {}
             }
             let (name, number) = part.split_once('=').ok_or_else(|| format!("not a bound: {part}"))?;
             let number = number.parse().map_err(|_| format!("not a number: {part}"))?;
@@ -102,7 +116,8 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = *self;
         let said = all.counts().into_iter().filter(|(_, number)| **number > 0).map(|(name, n)| format!("{name}={n}"));
-        let outlast = self.outlast.then(|| "outlast".to_owned());
-        f.write_str(&said.chain(outlast).collect::<Vec<_>>().join(","))
+        let flags = [(self.outlast, "outlast"), (self.gossip, "gossip")];
+        let flags = flags.into_iter().filter(|(set, _)| *set).map(|(_, name)| name.to_owned());
+        f.write_str(&said.chain(flags).collect::<Vec<_>>().join(","))
     }
 }

@@ -11,11 +11,14 @@ use super::check::Rule;
 use super::node::{Hand, NOW, SESSION};
 use crate::world::device::{head, root, round};
 
-impl Hand {
+impl Hand<'_> {
     /// What needs no other word to the decider is done at once; the rest waits its turn, and is lost with the power.
     pub(super) fn hear(&mut self, event: Event) {
         match &event {
-            Event::AskOperator(_) | Event::Withdrawn { .. } => {}
+            Event::AskOperator(_) | Event::Withdrawn { .. } | Event::NotSeized { .. } => {}
+            Event::OfferLost { handoff, .. } => {
+                self.node.disk.captured.remove(handoff);
+            }
             Event::PeerFault { what, .. } => self.broken(Rule::Sound, format!("an honest device is blamed: {what}")),
             Event::Retired { handoff, .. } => {
                 self.node.disk.captured.remove(handoff);
@@ -35,7 +38,9 @@ impl Hand {
             | Event::Freeze { .. }
             | Event::AckHeld { .. }
             | Event::StillOwner { .. }
-            | Event::Resend(_) => self.node.tasks.push(event),
+            | Event::Resend(_)
+            | Event::Seized { .. }
+            | Event::SeizedHere { .. } => self.node.tasks.push(event),
             other => self.broken(Rule::Sound, format!("nobody asked for this: {other:?}")),
         }
     }
@@ -59,8 +64,10 @@ impl Hand {
             }
             Event::StillOwner { handoff, .. } => {
                 self.node.disk.captured.remove(&handoff);
-                self.tell(|custodian| custodian.fence_lifted(*SESSION));
+                self.lift_fence();
             }
+            Event::SeizedHere { staged: None, .. } => self.lift_fence(),
+            Event::Seized { .. } => self.branch(),
             Event::Resend(accept) => self.resend(accept.handoff),
             _ => {}
         }
@@ -142,7 +149,7 @@ impl Hand {
         let Some(turns) = self.node.disk.received.get(&handoff).cloned() else {
             return self.receive_failed(handoff);
         };
-        self.node.disk.log = Some(turns);
+        (self.node.disk.log, self.node.disk.aside) = (Some(turns), None);
         self.tell(|custodian| custodian.installed(*SESSION, handoff));
         if self.node.standing() == Some(Standing::InCharge) {
             self.node.disk.received.remove(&handoff);
@@ -150,8 +157,35 @@ impl Hand {
     }
 
     fn move_aside(&mut self) {
-        if matches!(self.node.standing(), Some(Standing::ReleasedTo(_) | Standing::Elsewhere(_))) {
-            self.node.disk.log = None;
+        if matches!(self.node.standing(), Some(Standing::ReleasedTo(_) | Standing::Elsewhere(_)))
+            && let Some(log) = self.node.disk.log.take()
+        {
+            self.node.disk.aside = Some(log);
         }
+    }
+
+    /// What lies aside since the session was given away is its own again where this device seized it.
+    pub(super) fn lift_fence(&mut self) {
+        let owner = matches!(self.node.standing(), Some(Standing::InCharge));
+        if owner && self.node.disk.log.is_none() {
+            self.node.disk.log = self.node.disk.aside.take();
+        }
+        self.tell(|custodian| custodian.fence_lifted(*SESSION));
+    }
+
+    /// Another device seized the session: what only this one has is kept.
+    fn branch(&mut self) {
+        if !self.node.custodian.as_ref().is_some_and(|custodian| custodian.to_branch(*SESSION)) {
+            return;
+        }
+        if let Some(turns) = self.node.here().cloned()
+            && !self.node.disk.branches.contains(&turns)
+        {
+            self.node.disk.branches.push(turns);
+        }
+        if let Some(log) = self.node.disk.log.take() {
+            self.node.disk.aside = Some(log);
+        }
+        self.tell(|custodian| custodian.branched(*SESSION));
     }
 }

@@ -41,7 +41,7 @@ impl Mesh {
 
     /// The session goes to the next device, as it would have on the first day.
     fn moves_again(&self, rest: &Snapshot) -> Result<(), String> {
-        let from = rest.truth.active.ok_or("nobody is in charge")?;
+        let from = rest.truth.newest().active.ok_or("nobody is in charge")?;
         let to = (from + 1) % rest.nodes.len() as u8;
         let offer = Step { what: What::Offer { from, to }, fails_after: None };
         let mut now = self.next(rest, offer).ok_or("no offer can be made")?;
@@ -49,7 +49,7 @@ impl Mesh {
         for _ in 0..LONGEST {
             match self.fair(&now, &mut wakes)? {
                 Some(then) => now = then,
-                None if now.truth.active == Some(to) => return at_rest(&now),
+                None if now.truth.newest().active == Some(to) => return at_rest(&now),
                 None => return Err("a move in fair weather did not complete".to_owned()),
             }
         }
@@ -98,26 +98,29 @@ fn settled(now: &Snapshot) -> bool {
             || custodian.asked(*SESSION).is_some()
             || matches!(custodian.standing(*SESSION), Some(Standing::ReleasedTo(_)))
     });
-    let owner = now.truth.active.map(|at| now.node(at).standing());
+    let owner = now.truth.newest().active.map(|at| now.node(at).standing());
     !under_way && matches!(owner, Some(None | Some(Standing::InCharge)))
 }
 
 /// Everything is said and done: one device is in charge, nobody waits, and no fence stands.
 fn at_rest(now: &Snapshot) -> Result<(), String> {
     let acting: Vec<u8> = now.nodes.iter().filter(|node| node.acts()).map(|node| node.at).collect();
-    if !settled(now) || acting.len() != 1 || now.truth.active != acting.first().copied() {
+    if !settled(now) || acting.len() != 1 || now.truth.newest().active != acting.first().copied() {
         return Err(format!("in fair weather these act: {acting:?}"));
     }
     for node in &now.nodes {
         let custodian = node.custodian.as_ref().ok_or("a device does not run")?;
+        if custodian.to_branch(*SESSION) {
+            return Err("turns of a seized owner are never kept aside".to_owned());
+        }
         if custodian.leaving(*SESSION).is_some() {
             return Err("an attempt never ends".to_owned());
         }
         if !custodian.fences_to_lift().is_empty() {
             return Err("a fence stands in fair weather".to_owned());
         }
-        let elsewhere = matches!(node.standing(), None | Some(Standing::Elsewhere(_)));
-        if !elsewhere && now.truth.active != Some(node.at) {
+        let elsewhere = matches!(node.standing(), None | Some(Standing::Elsewhere(_) | Standing::SeizedBy(_)));
+        if !elsewhere && now.truth.newest().active != Some(node.at) {
             return Err("a device waits for ever".to_owned());
         }
     }

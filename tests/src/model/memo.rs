@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::panic::catch_unwind;
 use std::sync::{Arc, RwLock};
 
+use cede_core::electorate::Electorate;
 use cede_core::source::OfferTerms;
 use cede_wire::id::HandoffId;
 use cede_wire::message::PeerMessage;
@@ -13,7 +14,7 @@ use cede_wire::refusal::Refusal;
 use super::check::Rule;
 use super::letter::{Digest, Letter};
 use super::node::{DEVICES, Effect, Hand, KEY, LONG, NOW, Node, SESSION};
-use crate::world::device::terms;
+use crate::world::device::{head, terms};
 
 /// What happens to one device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,6 +32,7 @@ pub(super) enum Input {
     Work { task: usize, ship: bool, payload: Option<Vec<u64>> },
     Turn(u64),
     Spoil,
+    Seize,
 }
 
 /// One way in which it ends.
@@ -44,18 +46,27 @@ pub(super) struct Outcome {
 pub(super) type Outcomes = Arc<Vec<Outcome>>;
 
 /// Every device that was met, with every input.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memo {
+    electorate: Electorate,
     known: RwLock<HashMap<(Digest, Input), Outcomes>>,
 }
 
 impl Memo {
+    pub(super) fn new(electorate: Electorate) -> Self {
+        Self { electorate, known: RwLock::default() }
+    }
+
+    pub(super) fn electorate(&self) -> &Electorate {
+        &self.electorate
+    }
+
     pub(super) fn outcomes(&self, node: &Node, input: Input) -> Outcomes {
         let key = (node.digest, input);
         if let Some(known) = self.known.read().expect("no poison").get(&key) {
             return known.clone();
         }
-        let outcomes = Arc::new(compute(node, &key.1));
+        let outcomes = Arc::new(compute(node, &key.1, &self.electorate));
         self.known.write().expect("no poison").entry(key).or_insert(outcomes).clone()
     }
 
@@ -65,17 +76,17 @@ impl Memo {
     }
 }
 
-fn compute(node: &Node, input: &Input) -> Vec<Outcome> {
-    let (whole, spent) = outcome(node, input, None);
+fn compute(node: &Node, input: &Input, electorate: &Electorate) -> Vec<Outcome> {
+    let (whole, spent) = outcome(node, input, None, electorate);
     let dark = matches!(input, Input::PowerOff | Input::LinkDown(_));
     let fuses = if dark { 0 } else { spent };
-    let cut_short = (0..fuses).map(|fuse| outcome(node, input, Some(fuse)).0);
+    let cut_short = (0..fuses).map(|fuse| outcome(node, input, Some(fuse), electorate).0);
     core::iter::once(whole).chain(cut_short).collect()
 }
 
-fn outcome(node: &Node, input: &Input, fuse: Option<usize>) -> (Outcome, usize) {
+fn outcome(node: &Node, input: &Input, fuse: Option<usize>, electorate: &Electorate) -> (Outcome, usize) {
     let run = || {
-        let mut hand = Hand::new(node.clone(), fuse);
+        let mut hand = Hand::new(node.clone(), fuse, electorate);
         hand.take(input);
         hand.finish()
     };
@@ -86,7 +97,7 @@ fn outcome(node: &Node, input: &Input, fuse: Option<usize>) -> (Outcome, usize) 
     (Outcome { node: Arc::new(node), effects: Arc::new(effects) }, spent)
 }
 
-impl Hand {
+impl Hand<'_> {
     fn take(&mut self, input: &Input) {
         match input {
             Input::Letter(letter) => self.receive(letter.from, &letter.message),
@@ -111,6 +122,12 @@ impl Hand {
             Input::Work { task, ship, payload } => self.work(*task, *ship, payload.as_deref()),
             Input::Turn(turn) => self.node.disk.log.get_or_insert_default().push(*turn),
             Input::Spoil => self.spoil(),
+            Input::Seize => {
+                let here = self.node.here().map(|turns| head(turns));
+                self.tell(|custodian| {
+                    let _ = custodian.seize(*SESSION, here, NOW);
+                });
+            }
         }
     }
 

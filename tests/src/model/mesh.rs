@@ -4,18 +4,22 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use cede_core::custodian::Standing;
+use cede_core::electorate::Electorate;
 use cede_core::output::Event;
 use cede_core::source::SourcePhase;
-use cede_wire::custody::Custody;
+use cede_wire::custody::{Custody, Release};
 use cede_wire::message::PeerMessage;
+use cede_wire::record::Record;
 
 use super::bounds::Bounds;
+use super::check::Rule;
 use super::letter::{Digest, Letter};
 use super::memo::{Input, Memo, Outcome, Outcomes};
-use super::node::{Effect, Node, SESSION, place};
+use super::node::{DEVICES, Effect, Node, SESSION, place};
 use super::snapshot::Snapshot;
 use super::step::{Step, What};
 use super::truth::Truth;
+use crate::world::device::head;
 
 /// Everything that can happen within some bounds.
 #[derive(Debug)]
@@ -29,7 +33,10 @@ pub struct Mesh {
 impl Mesh {
     /// All states within these bounds.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, memo: Memo::default(), healed: Mutex::default() }
+        let mut electorate = Electorate::default();
+        let devices = DEVICES.iter().take(usize::from(bounds.devices)).map(|device| device.device());
+        electorate.note(u64::from(bounds.devices), devices.collect());
+        Self { bounds, memo: Memo::new(electorate), healed: Mutex::default() }
     }
 
     /// How many different inputs devices were given.
@@ -39,7 +46,8 @@ impl Mesh {
 
     /// All devices run and are linked; the first has the session.
     pub fn first(&self) -> Snapshot {
-        let nodes: Vec<Arc<Node>> = (0..self.bounds.devices).map(|at| Arc::new(Node::first(at))).collect();
+        let nodes: Vec<Arc<Node>> =
+            (0..self.bounds.devices).map(|at| Arc::new(Node::first(at, self.memo.electorate()))).collect();
         let mut first = Snapshot {
             nodes,
             flight: Vec::new(),
@@ -109,6 +117,10 @@ impl Mesh {
         if node.acts() {
             self.owner(now, at, all);
         }
+        let here = node.here().map(|turns| head(turns));
+        if now.left.seizes > 0 && custodian.prospect(*SESSION, here).is_ok() {
+            all.push(What::Seize { at });
+        }
         if now.left.wakes > 0 && custodian.poll_timeout().is_some() {
             all.push(What::Wake { at });
         }
@@ -153,7 +165,7 @@ impl Mesh {
     /// Whoever has the chain can carry its last certificate.
     fn carries(&self, now: &Snapshot, of: u8, all: &mut Vec<What>) {
         let disk = &now.node(of).disk;
-        if !disk.journal.iter().any(|record| matches!(record, cede_wire::record::Record::Custody(_))) {
+        if !disk.journal.iter().any(|record| matches!(record, Record::Custody(_))) {
             return;
         }
         for (by, to) in pairs(self.bounds.devices).into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
@@ -201,7 +213,8 @@ impl Mesh {
             What::Answer { at, yes } => (at, Input::Answer { yes }),
             What::Offer { from, to } => (from, Input::Offer { to, attempt: now.attempts + 1 }),
             What::Cancel { at } => (at, Input::Cancel),
-            What::Turn { at } => (at, Input::Turn(now.truth.committed.len() as u64 + 1)),
+            What::Turn { at } => (at, Input::Turn(now.truth.turns + 1)),
+            What::Seize { at } => (at, Input::Seize),
             What::Wake { at } => (at, Input::Wake),
             What::Sleep { at } => (at, Input::Sleep),
             What::PowerOff { at } => (at, Input::PowerOff),
@@ -242,7 +255,7 @@ impl Mesh {
         }
         let (at, input) = self.input(now, step.what)?;
         if let Input::Turn(turn) = &input {
-            next.truth.committed.push(*turn);
+            next.truth.commit(now.node(at).generation(), *turn);
         }
         let outcomes = self.outcomes(now, at, input);
         let way = step.fails_after.map_or(0, |after| usize::from(after) + 1);
@@ -263,7 +276,15 @@ impl Mesh {
         let dark = next.node(at).custodian.is_some() && outcome.node.custodian.is_none();
         next.nodes[usize::from(at)] = outcome.node.clone();
         for effect in outcome.effects.iter() {
+            if let Effect::Decided { release, .. } = effect
+                && !next.staged(release)
+            {
+                next.broken.get_or_insert((Rule::Copies, "the source decides before the payload is staged".to_owned()));
+            }
             if let Effect::Sent(letter) = effect {
+                if !self.bounds.gossip && matches!(*letter.message, PeerMessage::CustodyQuery(_)) {
+                    continue;
+                }
                 let place = next.flight.partition_point(|known| known.digest < letter.digest);
                 if next.flight.get(place) != Some(letter) {
                     next.flight.insert(place, letter.clone());
@@ -308,6 +329,13 @@ impl Mesh {
 }
 
 impl Snapshot {
+    /// Whether the destination of this release made the payload durable, at some time.
+    fn staged(&self, release: &Release) -> bool {
+        let to = place(release.to).map(|at| self.node(at));
+        let staged = |record: &Record| matches!(record, Record::Staged { handoff, .. } if *handoff == release.handoff);
+        to.is_some_and(|to| to.disk.journal.iter().any(staged))
+    }
+
     pub(super) fn node(&self, at: u8) -> &Node {
         &self.nodes[usize::from(at)]
     }
@@ -341,6 +369,7 @@ impl Bounds {
             What::Part { .. } => Some(&mut self.cuts),
             What::Spoil { .. } => Some(&mut self.spoils),
             What::Carry { .. } => Some(&mut self.carries),
+            What::Seize { .. } => Some(&mut self.seizes),
             What::Deliver { again: false, .. }
             | What::Work { ship: false, .. }
             | What::Answer { yes: true, .. }
@@ -367,7 +396,7 @@ fn certificate(node: &Node, by: u8, to: u8) -> Option<Letter> {
         .journal
         .iter()
         .filter_map(|record| match record {
-            cede_wire::record::Record::Custody(link) => Some(link.clone()),
+            Record::Custody(link) => Some(link.clone()),
             _ => None,
         })
         .collect();

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use cede_core::custodian::{Custodian, Standing, Trust};
 use cede_core::destination::DestinationPhase;
+use cede_core::electorate::Electorate;
 use cede_core::now::Now;
 use cede_core::output::{Event, Output};
 use cede_seal::device::LocalDevice;
@@ -20,6 +21,7 @@ use cede_wire::session::{AgentKind, NativeId, SessionKey};
 
 use super::check::Rule;
 use super::letter::{Digest, Letter, digest};
+use crate::world::device::head;
 
 /// The moment of every input.
 pub(super) const NOW: Now = Now { monotonic: core::time::Duration::from_secs(1), unix_ms: 1_700_000_000_000 };
@@ -45,6 +47,10 @@ pub(super) struct Disk {
     pub(super) journal: Vec<Record>,
     /// The session in its place: the agent's own record.
     pub(super) log: Option<Vec<u64>>,
+    /// What lay in its place here before it was given away.
+    pub(super) aside: Option<Vec<u64>>,
+    /// Turns that only this device had when another one seized the session.
+    pub(super) branches: Vec<Vec<u64>>,
     /// Payloads that were captured here, pinned until the attempt is over or the new owner acts.
     pub(super) captured: BTreeMap<HandoffId, Vec<u64>>,
     /// Payloads that arrived here.
@@ -66,9 +72,9 @@ pub(super) enum Effect {
         captured: Option<Vec<u64>>,
     },
     /// The activation is durable here. Again: what had arrived was lost before it was put in its place.
-    Activated {
-        again: bool,
-    },
+    Activated { token: FencingToken, again: bool },
+    /// The certificate of a seize is durable here, with the turns that this device goes on with.
+    Seized { token: FencingToken, turns: Vec<u64> },
     /// A rule is broken.
     Broken(Rule, String),
 }
@@ -85,13 +91,13 @@ pub(super) struct Node {
 
 impl Node {
     /// The device at this place, running; the first one has the session with one turn.
-    pub(super) fn first(at: u8) -> Self {
+    pub(super) fn first(at: u8, electorate: &Electorate) -> Self {
         let mut disk = Disk::default();
         if at == 0 {
             disk.log = Some(vec![1]);
         }
         let node = Self { at, custodian: None, tasks: Vec::new(), disk, digest: 0 };
-        let mut hand = Hand::new(node, None);
+        let mut hand = Hand::new(node, None, electorate);
         hand.start();
         hand.finish().0
     }
@@ -113,10 +119,22 @@ impl Node {
         self.disk.log.as_deref().unwrap_or(&[])
     }
 
+    /// The generation under which it believes the session to be.
+    pub(super) fn generation(&self) -> u64 {
+        self.custodian.as_ref().map_or(0, |custodian| custodian.token(*SESSION).generation)
+    }
+
+    /// The turns that lie here, in their place or aside.
+    pub(super) fn here(&self) -> Option<&Vec<u64>> {
+        self.disk.log.as_ref().or(self.disk.aside.as_ref())
+    }
+
     fn fingerprint(&self) -> Digest {
         let mut text = format!("{:?} {:?}", self.at, self.custodian);
         // Writing to a string cannot fail.
-        let _ = write!(text, "{:?} {:?} {:?} {:?}", self.tasks, self.disk.log, self.disk.captured, self.disk.received);
+        let disk = &self.disk;
+        let _ = write!(text, "{:?} {:?} {:?} {:?}", self.tasks, disk.log, disk.captured, disk.received);
+        let _ = write!(text, "{:?} {:?}", disk.aside, disk.branches);
         let mut bytes = text.into_bytes();
         self.disk.journal.iter().for_each(|record| bytes.extend(encode(record)));
         digest(&bytes)
@@ -124,8 +142,9 @@ impl Node {
 }
 
 /// A device while it does one thing, up to where the power fails.
-pub(super) struct Hand {
+pub(super) struct Hand<'a> {
     pub(super) node: Node,
+    electorate: &'a Electorate,
     pub(super) effects: Vec<Effect>,
     /// Records and messages until the power fails.
     fuse: Option<usize>,
@@ -133,9 +152,9 @@ pub(super) struct Hand {
     spent: usize,
 }
 
-impl Hand {
-    pub(super) fn new(node: Node, fuse: Option<usize>) -> Self {
-        Self { node, effects: Vec::new(), fuse, spent: 0 }
+impl<'a> Hand<'a> {
+    pub(super) fn new(node: Node, fuse: Option<usize>, electorate: &'a Electorate) -> Self {
+        Self { node, electorate, effects: Vec::new(), fuse, spent: 0 }
     }
 
     /// The device afterwards, what it did, and in how many places the power could have failed.
@@ -162,13 +181,16 @@ impl Hand {
         let local = DEVICES[usize::from(self.node.at)].clone();
         let restored = Custodian::restore(local, incarnation, mesh, self.node.disk.journal.iter(), Trust::Whole, NOW);
         match restored {
-            Ok(custodian) => self.node.custodian = Some(custodian),
+            Ok(mut custodian) => {
+                custodian.set_electorate(self.electorate.clone());
+                self.node.custodian = Some(custodian);
+            }
             Err(error) => return self.broken(Rule::Sound, format!("the journal does not restore: {error}")),
         }
         self.drain();
         let raised = self.node.custodian.as_ref().is_some_and(|custodian| !custodian.fences_to_lift().is_empty());
         if raised {
-            self.tell(|custodian| custodian.fence_lifted(*SESSION));
+            self.lift_fence();
         }
         let arriving = self.node.custodian.as_ref().and_then(|custodian| custodian.arriving(*SESSION));
         let staged = arriving.filter(|arriving| matches!(arriving.phase(), DestinationPhase::Staged { .. }));
@@ -223,7 +245,7 @@ impl Hand {
                 self.token(*token);
                 let active = |known: &Record| matches!(known, Record::Active { token: known, .. } if known == token);
                 let again = self.node.disk.journal.iter().any(active);
-                self.effects.push(Effect::Activated { again });
+                self.effects.push(Effect::Activated { token: *token, again });
             }
             _ => {}
         }
@@ -238,6 +260,16 @@ impl Hand {
             let captured = self.node.disk.captured.get(&release.handoff).cloned();
             let log = self.node.log().to_vec();
             self.effects.push(Effect::Decided { release: release.clone(), log, captured });
+        }
+        if let Custody::Seize(seize) = &link
+            && seize.to == self.node.id()
+        {
+            let disk = &self.node.disk;
+            let mut copies = disk.received.values().chain(&disk.log).chain(&disk.aside);
+            match copies.find(|turns| head(turns) == seize.head).cloned() {
+                Some(turns) => self.effects.push(Effect::Seized { token: seize.next_token, turns }),
+                None => self.broken(Rule::AllTurns, "a device seizes what does not lie there"),
+            }
         }
         self.effects.push(Effect::Linked(link));
     }

@@ -40,6 +40,8 @@ pub enum What {
     Join { a: u8, b: u8 },
     /// A disk loses the payloads that arrived.
     Spoil { at: u8 },
+    /// The operator seizes the session with what lies there.
+    Seize { at: u8 },
     /// A certificate from the disk of `of` comes to `to` by the hand of `by`.
     Carry { of: u8, by: u8, to: u8 },
 }

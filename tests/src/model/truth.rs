@@ -6,36 +6,73 @@ use super::check::Rule;
 use super::node::{Effect, place};
 use crate::world::device::head;
 
+/// One generation: what became of the session since it was adopted, or seized.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Truth {
+pub(super) struct Lineage {
+    pub(super) generation: u64,
     /// The device that may act; none between a durable release and a durable activation.
     pub(super) active: Option<u8>,
     /// Whom the last release names.
     pub(super) named: u8,
     pub(super) token: FencingToken,
-    /// Who held which token. Each has one holder for ever.
-    pub(super) holders: Vec<(FencingToken, u8)>,
     /// Every turn that was ever committed, in order.
     pub(super) committed: Vec<u64>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Truth {
+    /// By generation. The owner of an older one acts until it hears of the next.
+    pub(super) lineages: Vec<Lineage>,
+    /// Who held which token. Each has one holder for ever.
+    pub(super) holders: Vec<(FencingToken, u8)>,
+    /// Turns of all lineages.
+    pub(super) turns: u64,
+}
+
+type Observed = Result<(), (Rule, String)>;
+
 impl Truth {
     pub(super) fn first() -> Self {
         let token = FencingToken::FIRST;
-        Self { active: Some(0), named: 0, token, holders: vec![(token, 0)], committed: vec![1] }
+        let first = Lineage { generation: 0, active: Some(0), named: 0, token, committed: vec![1] };
+        Self { lineages: vec![first], holders: vec![(token, 0)], turns: 1 }
     }
 
-    pub(super) fn observe(&mut self, at: u8, effect: &Effect) -> Result<(), (Rule, String)> {
+    pub(super) fn of(&self, generation: u64) -> Option<&Lineage> {
+        self.lineages.iter().find(|lineage| lineage.generation == generation)
+    }
+
+    /// The generation that stays.
+    pub(super) fn newest(&self) -> &Lineage {
+        self.lineages.last().expect("one lineage")
+    }
+
+    pub(super) fn commit(&mut self, generation: u64, turn: u64) {
+        self.turns = turn;
+        if let Some(lineage) = self.lineages.iter_mut().find(|lineage| lineage.generation == generation) {
+            lineage.committed.push(turn);
+        }
+    }
+
+    pub(super) fn observe(&mut self, at: u8, effect: &Effect) -> Observed {
         match effect {
             Effect::Sent(_) => Ok(()),
             Effect::Broken(rule, what) => Err((*rule, what.clone())),
             Effect::Linked(link) => self.linked(link),
-            Effect::Decided { release, log, captured } => self.decided(at, release, log, captured.as_deref()),
-            Effect::Activated { again } => self.activated(at, *again),
+            Effect::Seized { token, turns } => self.seized(at, *token, turns),
+            Effect::Decided { release, log, captured } => {
+                self.lineage(release.token)?.decided(at, release, log, captured.as_deref())
+            }
+            Effect::Activated { token, again } => self.lineage(*token)?.activated(at, *again),
         }
     }
 
-    fn linked(&mut self, link: &Custody) -> Result<(), (Rule, String)> {
+    fn lineage(&mut self, token: FencingToken) -> Result<&mut Lineage, (Rule, String)> {
+        let found = self.lineages.iter_mut().find(|lineage| lineage.generation == token.generation);
+        found.ok_or((Rule::Tokens, "a generation that nobody began".to_owned()))
+    }
+
+    fn linked(&mut self, link: &Custody) -> Observed {
         let (token, owner) = (link.token(), place(link.owner()).unwrap_or(u8::MAX));
         match self.holders.iter().find(|(known, _)| *known == token) {
             Some((_, holder)) if *holder == owner => Ok(()),
@@ -48,14 +85,19 @@ impl Truth {
         }
     }
 
+    fn seized(&mut self, at: u8, token: FencingToken, turns: &[u64]) -> Observed {
+        let generation = token.generation;
+        if generation <= self.newest().generation {
+            return broken(Rule::Tokens, "a seize does not raise the generation");
+        }
+        self.lineages.push(Lineage { generation, active: Some(at), named: at, token, committed: turns.to_vec() });
+        Ok(())
+    }
+}
+
+impl Lineage {
     /// The decision of a handoff: one record on the owner's disk.
-    fn decided(
-        &mut self,
-        at: u8,
-        release: &Release,
-        log: &[u64],
-        captured: Option<&[u64]>,
-    ) -> Result<(), (Rule, String)> {
+    fn decided(&mut self, at: u8, release: &Release, log: &[u64], captured: Option<&[u64]>) -> Observed {
         if release.next_token <= self.token {
             return broken(Rule::Tokens, "a release does not raise the token");
         }
@@ -73,8 +115,9 @@ impl Truth {
         Ok(())
     }
 
-    fn activated(&mut self, at: u8, again: bool) -> Result<(), (Rule, String)> {
-        if self.active == Some(at) && again {
+    fn activated(&mut self, at: u8, again: bool) -> Observed {
+        // A seize with a staged payload is an activation, too.
+        if self.active == Some(at) && (again || self.token.epoch == 0 && self.generation > 0) {
             return Ok(());
         }
         if self.active.is_some() {
@@ -88,6 +131,6 @@ impl Truth {
     }
 }
 
-fn broken(rule: Rule, what: &str) -> Result<(), (Rule, String)> {
+fn broken(rule: Rule, what: &str) -> Observed {
     Err((rule, what.to_owned()))
 }
