@@ -6,11 +6,13 @@
 //! | `walls`, `spec`, `tidy` | one check of `look` alone |
 //! | `prove` | every test |
 //! | `shake` | the long tests, with a seed |
+//! | `coverage`, `sweep`, `miri` | how deep the tests of the pure crates go |
 //! | `mutants` | plants our faults one by one: which check notices |
 //! | `night`, `bench` | what takes hours; what measures |
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 
 mod bench;
+mod depth;
 mod files;
 mod junit;
 mod look;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 
 use crate::shell::{Failure, Repository};
 
-const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | night | bench [arguments]>";
+const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | coverage [crate …] | sweep [crate …] [share] | miri [crate …] | night | bench [arguments]>";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +54,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "tidy" => look::check("tidy", tidy::run(&repository)?),
         "prove" => prove::run(&repository, rest),
         "shake" => shake::run(&repository, rest),
+        "coverage" => depth::coverage(&repository, rest),
+        "sweep" => depth::sweep(&repository, rest),
+        "miri" => depth::miri(&repository, rest),
         "mutants" => mutants::run(&repository, rest),
         "night" => night::run(&repository),
         "bench" => bench::run(&repository, rest),

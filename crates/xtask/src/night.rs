@@ -1,5 +1,7 @@
-//! What takes hours. Today: `shake`, `mutants`, and the advisories and licences of what we depend on.
+//! What takes hours. Today: `shake`, `mutants`, `coverage`, `miri`, `sweep`, and the advisories and licences of what we
+//! depend on.
 
+use crate::depth;
 use crate::mutants;
 use crate::shake;
 use crate::shell::{self, Failure, Repository};
@@ -11,6 +13,9 @@ pub(crate) fn run(repository: &Repository) -> Result<(), Failure> {
     advisories(repository)?;
     shake::run(repository, &[])?;
     mutants::run(repository, &[])?;
+    depth::coverage(repository, &[])?;
+    depth::miri(repository, &[])?;
+    depth::sweep(repository, &[])?;
     for what in NOT_YET {
         println!("night: {what}: not there yet");
     }

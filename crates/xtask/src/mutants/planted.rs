@@ -299,4 +299,14 @@ pub(crate) const PLANTED: &[Planted] = &[
             "",
         )],
     ),
+    planted(
+        "fence-outlasts-seize",
+        "the fence of an attempt that a seize ended stands over what comes back",
+        &[edit(HOLDING, "(state.unclaimed, state.fenced_for) = (None, None);", "state.unclaimed = None;")],
+    ),
+    planted(
+        "seize-unheard",
+        "a device that acts under a seized token is not told",
+        &[edit(LEAVING, "            return self.send_custody(from, session);\n", "            return;\n")],
+    ),
 ];
