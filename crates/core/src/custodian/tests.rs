@@ -25,6 +25,7 @@ mod crashes;
 mod faults;
 mod hostile;
 mod moments;
+mod phases;
 mod refusals;
 mod seizes;
 mod states;
