@@ -11,13 +11,21 @@ use super::step::{Step, What};
 const LONGEST: usize = 2_000;
 
 impl Mesh {
-    /// Whether fair weather leads from here to one owner, and from there through one more move.
+    /// Whether fair weather leads from here to one owner, and from there through one more move. Of a state in which a rule
+    /// is broken already nothing more is said.
     ///
     /// # Errors
     /// What is wrong instead.
     pub fn heals(&self, from: &Snapshot) -> Result<(), String> {
+        if from.broken().is_some() {
+            return Ok(());
+        }
         let mut path = Vec::new();
         let mut now = from.clone();
+        if now.truth.newest().generation > 0 {
+            // The certificate of a seize is said once on a line, and again on the next one.
+            self.part_all(&mut now);
+        }
         let mut wakes = 0;
         loop {
             let core = now.core();

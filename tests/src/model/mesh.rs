@@ -39,6 +39,11 @@ impl Mesh {
         Self { bounds, memo: Memo::new(electorate), healed: Mutex::default() }
     }
 
+    /// How much may happen.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// How many different inputs devices were given.
     pub fn inputs(&self) -> usize {
         self.memo.len()
@@ -310,6 +315,10 @@ impl Mesh {
         next.links.sort_unstable();
         self.give(next, a, Input::LinkUp(b));
         self.give(next, b, Input::LinkUp(a));
+    }
+
+    pub(super) fn part_all(&self, next: &mut Snapshot) {
+        pairs(self.bounds.devices).into_iter().for_each(|(a, b)| self.part(next, a, b));
     }
 
     fn part(&self, next: &mut Snapshot, a: u8, b: u8) {

@@ -72,9 +72,15 @@ pub(super) enum Effect {
         captured: Option<Vec<u64>>,
     },
     /// The activation is durable here. Again: what had arrived was lost before it was put in its place.
-    Activated { token: FencingToken, again: bool },
+    Activated {
+        token: FencingToken,
+        again: bool,
+    },
     /// The certificate of a seize is durable here, with the turns that this device goes on with.
-    Seized { token: FencingToken, turns: Vec<u64> },
+    Seized {
+        token: FencingToken,
+        turns: Vec<u64>,
+    },
     /// A rule is broken.
     Broken(Rule, String),
 }

@@ -31,6 +31,12 @@ impl Snapshot {
         self.broken.as_ref().map(|(rule, what)| (*rule, what.as_str()))
     }
 
+    /// How often the session was handed over and arrived, in the generation that stays.
+    pub fn moves(&self) -> u64 {
+        let newest = self.truth.newest();
+        if newest.active.is_some() { newest.token.epoch } else { 0 }
+    }
+
     pub(super) fn spoiled(&self) -> bool {
         self.spoils > 0
     }
