@@ -241,6 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn numbers_keep_their_value_on_every_way() {
+        let numbers = "[0.1,1e23,0.011245399999999999,123456789.12345679,5e-324,1.7976931348623157e308,-0.0]";
+        let (place, turns) = apart(&ONE.replacen("\"parts\":[]", &format!("\"parts\":{numbers}"), 1));
+        assert_eq!(turns, Ok(1));
+        let written = std::fs::read_to_string(place.path().join("s").join(MESSAGES)).unwrap();
+        let first: Value = serde_json::from_str(written.lines().next().unwrap()).unwrap();
+        let read: Vec<f64> = serde_json::from_value(first["parts"].clone()).unwrap();
+        assert_eq!(read.iter().map(|n| n.to_bits()).collect::<Vec<_>>(), NUMBERS.map(f64::to_bits));
+    }
+
+    const NUMBERS: [f64; 7] = [0.1, 1e23, 0.011_245_399_999_999_999, 123_456_789.123_456_79, 5e-324, f64::MAX, -0.0];
+
+    #[test]
     fn cut_export_is_refused() {
         assert!(matches!(apart(&ONE[..ONE.len() - 9]).1, Err(AgentError::Damaged { .. })));
         assert!(matches!(apart("{}").1, Err(AgentError::Damaged { .. })));

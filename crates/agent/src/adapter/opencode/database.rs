@@ -109,9 +109,10 @@ impl Database {
                 union select s.id, family.depth + 1 from session s join family on s.parent_id = family.id
                     where family.depth < 64)
             select id from family order by depth, id limit ?2";
-        let ids = self.all(query, params![native.as_str(), CLOSURE_FILES as i64], |row| row.get::<_, String>(0))?;
+        let id = |row: &Row<'_>| Ok(row.get::<_, String>(0).ok());
+        let ids = self.all(query, params![native.as_str(), CLOSURE_FILES as i64], id)?;
         // An id that is none would leave its quotes in a statement.
-        Ok(ids.into_iter().filter(|id| NativeId::parse(id).is_some()).collect())
+        Ok(ids.into_iter().flatten().filter(|id| NativeId::parse(id).is_some()).collect())
     }
 
     /// The model provider of the last message.
