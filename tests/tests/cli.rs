@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 20] = [
+const COMMANDS: [&[&str]; 22] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -22,6 +22,8 @@ const COMMANDS: [&[&str]; 20] = [
     &["to"],
     &["take"],
     &["cancel"],
+    &["confirm"],
+    &["claim"],
     &["devices"],
     &["devices", "revoke"],
     &["devices", "address"],

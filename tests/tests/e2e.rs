@@ -10,7 +10,7 @@ use cede_carrier::endpoint::Endpoint;
 use cede_carrier::gate::Gate;
 use cede_seal::device::LocalDevice;
 use cede_tests::devices::trees::{dirty, evidence, names};
-use cede_tests::devices::{Device, Devices, claude, pair_with, request, show_words, trees, wait_until};
+use cede_tests::devices::{Device, Devices, claude, pair, pair_with, request, show_words, trees, wait_until};
 use cede_tests::proxy::Proxy;
 use cede_wire::control::{Answer, ApprovalSummary, Command, Failure, MoveReport, MoveRequest, Phase, ReplyBody, exit};
 use cede_wire::custody::Head;
@@ -31,6 +31,8 @@ mod meeting;
 mod people;
 #[path = "e2e/scope.rs"]
 mod scope;
+#[path = "e2e/seize.rs"]
+mod seize;
 #[path = "e2e/truth.rs"]
 mod truth;
 
@@ -508,7 +510,7 @@ fn full_destination_refuses_and_the_source_keeps_everything() {
     let mut b = Device::new(root.path(), Path::new(CEDE), "server");
     a.start();
     b.start();
-    cede_tests::devices::pair(&a, &b);
+    pair(&a, &b);
     b.say_yes_to("laptop");
     let tree = a.home.join("project");
     trees::large(&tree, 2_000, 32 << 10, 1);

@@ -4,6 +4,7 @@
 //! and checked, references pass an allow-list, nothing that git would execute is carried.
 
 mod activate;
+mod aside;
 mod baseline;
 mod capture;
 #[cfg(feature = "decoders")]
@@ -24,6 +25,7 @@ mod write;
 
 pub use crate::materialize::ReadChunk;
 pub use activate::{ActivateError, Activated, activate, discard};
+pub use aside::{AsideError, set_aside};
 pub use baseline::{Baseline, CompareError, verify_equal};
 pub use capture::{Capture, CaptureError, CaptureOptions, capture, capture_at, is_record, record_files};
 pub(crate) use globs::prefixes;

@@ -72,6 +72,26 @@ pub(crate) enum Verb {
         /// Take it even where its agent is not installed here
         #[arg(long)]
         carry_only: bool,
+        /// Take it without its owner, who is gone for good
+        #[arg(long, conflicts_with_all = ["wait", "carry_only"])]
+        force: bool,
+        /// The session's id, typed as the yes to --force
+        #[arg(long, value_name = "ID", requires = "force")]
+        yes: Option<String>,
+    },
+    /// Say that this device's records are the newest
+    Confirm {
+        /// The session: title, native id or the beginning of its id
+        #[arg(required_unless_present = "all")]
+        session: Option<String>,
+        /// Every session
+        #[arg(long, conflicts_with = "session")]
+        all: bool,
+    },
+    /// Fetch a session that was released here without a yes
+    Claim {
+        /// The session: the beginning of its id
+        session: String,
     },
     /// Withdraw a move that is not yet decided
     Cancel {
@@ -146,6 +166,9 @@ pub(crate) struct Up {
     /// A question that nobody answers in this time is a no (15m at most)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub(crate) questions_expire: Option<Duration>,
+    /// Set a damaged journal aside and begin anew with what can be read of it
+    #[arg(long)]
+    pub(crate) start_over: bool,
     /// Stop when the standard input ends
     #[arg(long, hide = true)]
     pub(crate) while_stdin: bool,

@@ -17,6 +17,8 @@ pub(crate) struct Places {
     pub(crate) socket: PathBuf,
     /// The configuration, which need not exist.
     pub(crate) config: PathBuf,
+    /// Notes about states, kept apart from each of them: never below one, so that a copy takes none along.
+    pub(crate) notes: PathBuf,
 }
 
 /// Why there is no place for anything. Nothing was touched.
@@ -47,7 +49,11 @@ impl Places {
     ) -> Result<Self, PlacesError> {
         let home = home.map(Path::to_owned).or_else(|| variable("CEDE_HOME").map(PathBuf::from));
         let places = match home.filter(|home| !home.as_os_str().is_empty()) {
-            Some(home) => Self::below(&std::path::absolute(&home).map_err(|_| PlacesError::NoPresent)?),
+            Some(home) => {
+                let below = Self::below(&std::path::absolute(&home).map_err(|_| PlacesError::NoPresent)?);
+                let notes = states(variable).map_or(below.notes, |states| states.join(NOTES));
+                Self { notes, ..below }
+            }
             None => Self::from_xdg(variable)?,
         };
         let bytes = places.socket.as_os_str().len();
@@ -56,18 +62,28 @@ impl Places {
 
     /// Everything in one directory. The state is one of its own: the store refuses one with foreign files in it.
     pub(crate) fn below(home: &Path) -> Self {
-        Self { state: home.join("state"), socket: home.join("cede.sock"), config: home.join("config.toml") }
+        let (socket, config, notes) = (home.join("cede.sock"), home.join("config.toml"), home.join("notes"));
+        Self { state: home.join("state"), socket, config, notes }
     }
 
     fn from_xdg(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PlacesError> {
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("HOME").ok_or(PlacesError::NoHome)?;
-        let state = absolute("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state")).join("cede");
+        let states = states(variable).ok_or(PlacesError::NoHome)?;
+        let (state, notes) = (states.join("cede"), states.join(NOTES));
         let config = absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")).join("cede/config.toml");
         let socket = absolute("XDG_RUNTIME_DIR").unwrap_or_else(|| state.clone()).join("cede.sock");
-        Ok(Self { state, socket, config })
+        Ok(Self { state, socket, config, notes })
     }
 }
+
+/// Where programs of this person keep their states.
+fn states(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))
+}
+
+const NOTES: &str = "cede-notes";
 
 impl From<PlacesError> for Failure {
     fn from(error: PlacesError) -> Self {
@@ -93,7 +109,12 @@ mod tests {
         let places = Places::resolve(Some(Path::new("/h")), &variables(&[("HOME", "/home/ada")])).unwrap();
         assert_eq!(
             places,
-            Places { state: "/h/state".into(), socket: "/h/cede.sock".into(), config: "/h/config.toml".into() }
+            Places {
+                state: "/h/state".into(),
+                socket: "/h/cede.sock".into(),
+                config: "/h/config.toml".into(),
+                notes: "/home/ada/.local/state/cede-notes".into(),
+            }
         );
     }
 
@@ -110,6 +131,7 @@ mod tests {
             state: "/home/ada/.local/state/cede".into(),
             socket: "/run/user/7/cede.sock".into(),
             config: "/home/ada/.config/cede/config.toml".into(),
+            notes: "/home/ada/.local/state/cede-notes".into(),
         };
         assert_eq!(places, Ok(expected));
     }

@@ -8,6 +8,7 @@ pub(crate) mod moves;
 pub(crate) mod pairing;
 #[cfg(test)]
 pub(crate) mod samples;
+pub(crate) mod seizing;
 pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod up;
@@ -26,6 +27,7 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Doctor { checks } => doctor::page(checks),
         Answer::Paired { device, mesh } => pairing::paired(device, *mesh),
         Answer::Plan(plan) => inventory::plan(plan, Paths::All),
+        Answer::SeizePlan(plan) => seizing::page(plan, now),
         Answer::Moved(report) => moves::report(report),
         Answer::Approvals { approvals } => approvals::page(approvals, paths),
         Answer::Adopted(session) => sessions::adopted(session),

@@ -86,6 +86,17 @@ impl Terminal {
         Some(is_yes(&typed))
     }
 
+    /// Asks for a text. `None`: nobody can be asked.
+    pub(crate) fn type_in(&self, question: &str) -> Option<String> {
+        if !self.may_ask {
+            return None;
+        }
+        print(&mut std::io::stderr().lock(), &format!("{} ", crate::page::safe(question)));
+        let mut typed = String::new();
+        std::io::stdin().lock().take(TYPED_BYTES).read_line(&mut typed).ok()?;
+        Some(typed)
+    }
+
     fn insist(&self, page: &Page) {
         print(&mut std::io::stderr().lock(), &page.render(self.colour_talk));
     }

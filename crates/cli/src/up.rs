@@ -71,6 +71,8 @@ fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
         socket: places.socket,
         listen: up.listen.or(config.listen).unwrap_or(EVERYWHERE),
         name: up.name.or(config.name),
+        notes: places.notes,
+        start_over: up.start_over,
         discovery: !up.no_discovery && config.discovery.unwrap_or(true),
     })
 }
@@ -125,6 +127,7 @@ const fn what(error: &RunError) -> &'static str {
         | RunError::NotAKey
         | RunError::Incarnation(_)
         | RunError::Journal(_)
+        | RunError::NothingDamaged
         | RunError::Objects(_)
         | RunError::Members(_)
         | RunError::Restore(_)
@@ -148,6 +151,7 @@ const fn cure(error: &RunError) -> &'static str {
         | RunError::NotAKey
         | RunError::Incarnation(_)
         | RunError::Journal(_)
+        | RunError::NothingDamaged
         | RunError::Objects(_)
         | RunError::Members(_)
         | RunError::Restore(_)

@@ -2,6 +2,7 @@
 
 pub(crate) mod moving;
 mod pairing;
+mod seizing;
 
 use std::io::Write;
 use std::path::Path;
@@ -41,7 +42,10 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Status => hand.ask(Command::Status),
         Verb::Ls { here } => hand.list(!here),
         Verb::To(to) => hand.to(&to),
-        Verb::Take { session, wait, carry_only } => moving::take(&hand, session, wait, carry_only),
+        Verb::Take { session, force: true, yes, .. } => seizing::take(&hand, session, yes),
+        Verb::Take { session, wait, carry_only, .. } => moving::take(&hand, session, wait, carry_only),
+        Verb::Confirm { session, all } => hand.ask(Command::Confirm { session: session.filter(|_| !all) }),
+        Verb::Claim { session } => hand.ask(Command::Claim { session }),
         Verb::Cancel { handoff } => hand.ask(Command::Cancel { handoff }),
         Verb::Devices { action: Some(DeviceAction::Leave { yes }) } => hand.leave(yes, &places.socket),
         Verb::Devices { action } => hand.ask(device_command(action)),

@@ -165,9 +165,8 @@ impl Chain {
 
     /// The seize that began a generation.
     pub fn seize_of(&self, generation: u64) -> Option<&Signed<Custody>> {
-        let began = |record: &Custody| {
-            matches!(record, Custody::Seize(seize) if seize.next_token.generation == generation)
-        };
+        let began =
+            |record: &Custody| matches!(record, Custody::Seize(seize) if seize.next_token.generation == generation);
         let at = self.records.iter().position(began)?;
         self.links.get(at)
     }

@@ -26,23 +26,27 @@ pub fn succeed(
     new: DeviceId,
     seed: &[u8; 32],
 ) -> Result<Vec<Record>, ChainError> {
-    let mut chains: BTreeMap<SessionId, Chain> = BTreeMap::new();
+    let mut chains = BTreeMap::new();
     for record in journal {
         if let Record::Custody(link) = record {
             follow(&mut chains, link)?;
         }
     }
-    let owned = chains.into_values().filter(|chain| chain.owner() == old.device() && old.device() != new);
+    let chains = chains.into_values().map(|(chain, _)| chain);
+    let owned = chains.filter(|chain| chain.owner() == old.device() && old.device() != new);
     let released = owned.map(|chain| released(&chain, old, new, seed)).collect::<Result<Vec<_>, _>>()?;
     Ok(released.into_iter().flatten().collect())
 }
 
-fn follow(chains: &mut BTreeMap<SessionId, Chain>, link: &Signed<Custody>) -> Result<(), ChainError> {
+/// Each chain, and what parts from it and has no seize yet.
+type Chains = BTreeMap<SessionId, (Chain, Option<Chain>)>;
+
+fn follow(chains: &mut Chains, link: &Signed<Custody>) -> Result<(), ChainError> {
     let session = verify(link).map_err(|_| ChainError::Forged)?.session();
     match chains.get_mut(&session) {
-        Some(chain) => chain.extend(link),
+        Some((chain, side)) => chain.replay(link, side),
         None => {
-            chains.insert(session, Chain::begin(link)?);
+            chains.insert(session, (Chain::begin(link)?, None));
             Ok(())
         }
     }

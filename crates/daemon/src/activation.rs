@@ -184,7 +184,7 @@ impl Actor {
         });
     }
 
-    fn fill_place(&self, session: SessionId, report: &mut cede_wire::control::MoveReport) {
+    pub(crate) fn fill_place(&self, session: SessionId, report: &mut cede_wire::control::MoveReport) {
         let Some(placed) = self.placed.get(&session) else { return };
         let directory = crate::sessions::path_of(&placed.directory);
         report.directory = directory.display().to_string();

@@ -19,6 +19,7 @@ use crate::moves::Moves;
 use crate::pairing::{PairStep, Pairing};
 use crate::peers::Peers;
 use crate::take::Takes;
+use crate::witness::{Mark, Witness};
 
 /// What the world tells the actor.
 pub(crate) enum Input {
@@ -59,6 +60,10 @@ pub(crate) struct Actor {
     /// The newest listing of a peer of which an older one is being kept.
     pub(crate) unkept: BTreeMap<DeviceId, Vec<ListedSession>>,
     pub(crate) pending: VecDeque<Vec<Record>>,
+    pub(crate) seizes: crate::seizing::Seizes,
+    pub(crate) witness: Witness,
+    /// The newest mark of the journal; none where nothing can be noted outside of it.
+    pub(crate) mark: Option<Mark>,
 }
 
 /// Why the daemon ended by itself.
@@ -73,6 +78,8 @@ impl Actor {
     /// Takes inputs until it is told to stop.
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> Result<(), LoopError> {
         self.drain().await?;
+        self.find_branches();
+        self.hold_still();
         self.lift_stale_fences();
         self.raise_missing_fences();
         self.check_staged();
@@ -194,7 +201,20 @@ impl Actor {
         Ok(())
     }
 
-    async fn commit(&mut self, batch: Vec<Record>) -> Result<(), LoopError> {
+    /// With each record of custody the store is marked; outside of it that is noted once the batch is durable.
+    async fn commit(&mut self, mut batch: Vec<Record>) -> Result<(), LoopError> {
+        let mark = self.mark.filter(|_| batch.iter().any(decides)).and_then(|mark| self.witness.next(Some(mark)));
+        batch.extend(mark.map(Mark::record));
+        self.make_durable(batch).await?;
+        if let Some(mark) = mark {
+            self.mark = Some(mark);
+            let (witness, members) = (self.witness.clone(), self.peers.log.as_ref().map_or(0, |log| log.length()));
+            tokio::task::spawn_blocking(move || witness.note(mark, members));
+        }
+        Ok(())
+    }
+
+    async fn make_durable(&mut self, batch: Vec<Record>) -> Result<(), LoopError> {
         let (done, durable) = oneshot::channel();
         self.journal.submit(batch, move |result| {
             // The loop waits for it, or the daemon is gone.
@@ -231,26 +251,26 @@ impl Actor {
             }
             Event::Retired { session, handoff } => self.leaving_retired(session, handoff),
             Event::Resend(accept) => self.resend(*accept),
-            Event::Seized { session, by, .. } => {
-                tracing::warn!(session = %session.short(), by = %by.short(), "the session was seized by another device");
-            }
+            Event::Seized { session, by, token, head } => self.seized(session, by, token, head),
             Event::OfferLost { session, handoff } => self.leaving_over(
                 session,
                 handoff,
                 cede_wire::refusal::Refusal::StaleToken,
                 "another device seized the session".to_owned(),
             ),
-            Event::SeizedHere { session, .. } => {
-                tracing::warn!(session = %session.short(), "the session was seized; it is in charge here");
-            }
-            Event::NotSeized { session, refusal, .. } => {
-                tracing::warn!(session = %session.short(), %refusal, "the session was not seized");
+            Event::SeizedHere { session, from, head, staged, .. } => self.seized_here(session, from, head, staged),
+            Event::NotSeized { session, refusal, answers, silent } => {
+                self.seize_refused(session, refusal, &answers, &silent);
             }
             Event::Contested { session, by } => {
-                tracing::error!(session = %session.short(), by = %by.short(), "two devices seized the session");
+                tracing::error!(session = %session.short(), by = %by.short(), "two devices took the session over");
+                self.hold_still();
             }
-            Event::Doubted(why) => tracing::error!(?why, "the records of this device may not be the newest"),
-            Event::Confirmed { .. } => tracing::info!("the records of this device are confirmed"),
+            Event::Doubted(why) => {
+                tracing::error!(why = crate::doubts::in_words(why), "this device acts for no session");
+                self.hold_still();
+            }
+            Event::Confirmed { .. } => self.confirmed(),
             Event::PeerFault { device, what } => {
                 tracing::warn!(peer = %device.short(), what, "a peer broke a rule");
                 self.close_link(device, cede_carrier::closing::CloseReason::Protocol);
@@ -264,6 +284,11 @@ impl Actor {
         }
         self.peers.name(device).unwrap_or_else(|| device.short())
     }
+}
+
+/// Whether a record must not be forgotten by a store that is put back.
+fn decides(record: &Record) -> bool {
+    matches!(record, Record::Custody(_) | Record::Voted { .. } | Record::Contested(_) | Record::Member(_))
 }
 
 async fn sleep_until(due: Option<std::time::Instant>) {

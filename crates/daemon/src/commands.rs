@@ -46,6 +46,10 @@ impl Actor {
             Command::Address { device, address } => self.set_address(&device, address, replies),
             Command::To(request) => self.to(request, replies),
             Command::Take { session, wait, carry_only } => self.ask_take(session, wait, carry_only, replies),
+            Command::SeizePlan { session } => self.ask_seize_plan(&session, replies),
+            Command::Seize { session } => self.ask_seize(&session, replies),
+            Command::Confirm { session } => replies.settle(self.confirm(session.as_deref())),
+            Command::Claim { session } => replies.settle(self.claim(&session)),
             Command::Cancel { handoff } => replies.settle(self.cancel(&handoff)),
             Command::Approvals => replies.done(Answer::Approvals { approvals: self.approval_summaries() }),
             Command::Decide { approval, yes } => replies.settle(self.decide_approval(&approval, yes)),
@@ -471,6 +475,10 @@ fn changes(command: &Command) -> bool {
         | Command::Address { .. }
         | Command::To(_)
         | Command::Take { .. }
+        | Command::SeizePlan { .. }
+        | Command::Seize { .. }
+        | Command::Confirm { .. }
+        | Command::Claim { .. }
         | Command::Cancel { .. }
         | Command::Decide { .. }
         | Command::Adopt { .. } => true,

@@ -88,11 +88,9 @@ impl Actor {
                 let found = format!("session {id} is in charge here and not in its place yet");
                 Some(check("arrivals", "warn", found, "cede status says what it waits for"))
             }
-            Standing::Unconfirmed => {
-                let found = format!("session {id}: the records that say who is in charge may not be the newest");
-                Some(check("sessions", "fail", found, "see docs/OPERATING.md, Damaged journal"))
-            }
-            Standing::InCharge
+            // Said once for all, with the reason.
+            Standing::Unconfirmed
+            | Standing::InCharge
             | Standing::Leaving(_)
             | Standing::ReleasedTo(_)
             | Standing::Elsewhere(_)
@@ -109,7 +107,7 @@ impl Actor {
                     "journal",
                     "fail",
                     "damaged: this device acts for no session",
-                    "see docs/OPERATING.md, Damaged journal",
+                    "keep a copy of the state directory, then: cede stop && cede up --start-over",
                 )
             } else {
                 check("journal", "ok", "whole", "")
@@ -134,10 +132,12 @@ impl Actor {
         checks.extend(self.custodian.unclaimed().map(|(id, release)| {
             let from = self.device_name(release.from);
             let found = format!("{from} released session {} to this device, which approved no such move", id.short());
-            // There is no command for it yet.
-            let cure = format!("nothing is fetched and nothing acts here; {from} keeps its copy, so leave it as it is");
+            let cure =
+                format!("if you want it here: cede claim {}; else do nothing, {from} keeps its copy", id.short());
             check("handoffs", "warn", found, &cure)
         }));
+        checks.extend(self.doubt_checks());
+        checks.extend(self.branch_checks());
         let stale = self.custodian.fences_to_lift();
         if !stale.is_empty() {
             checks.push(check(

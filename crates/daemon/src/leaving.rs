@@ -333,7 +333,9 @@ impl Actor {
             .custodian
             .sessions()
             .filter_map(|(id, standing)| match standing {
-                Standing::ReleasedTo(to) | Standing::Elsewhere(to) if to != me => Some((id, to)),
+                Standing::ReleasedTo(to) | Standing::Elsewhere(to) | Standing::SeizedBy(to) if to != me => {
+                    Some((id, to))
+                }
                 Standing::InCharge
                 | Standing::Arriving
                 | Standing::Leaving(_)

@@ -128,3 +128,6 @@ pub(crate) const STAGE_ATTEMPTS: u32 = 100;
 pub(crate) const STAGE_PAUSE: Duration = Duration::from_millis(20);
 /// Pause between two looks for arrivals that nobody needs any more.
 pub(crate) const FORGET: Duration = Duration::from_secs(60 * 60);
+
+/// Longest note about where the store stands, and longest line of the system that goes into it.
+pub(crate) const NOTE_BYTES: u64 = 16 << 10;

@@ -21,6 +21,10 @@ pub struct Options {
     pub discovery: bool,
     /// How long a question waits for this device's operator; [`LONGEST_QUESTION`](crate::LONGEST_QUESTION) at most.
     pub question_life: Duration,
+    /// The directory outside of the state where it is noted how far the state has come.
+    pub notes: PathBuf,
+    /// Sets a damaged journal aside and begins anew with what can be read of it.
+    pub start_over: bool,
     /// Where the agents are.
     pub surroundings: Surroundings,
 }

@@ -66,6 +66,8 @@ pub(crate) struct Peers {
     links: BTreeMap<DeviceId, Vec<Up>>,
     /// Why a device was not reached when it was last dialed.
     troubles: BTreeMap<DeviceId, DialError>,
+    /// When the last link to a device ended, milliseconds since 1970.
+    left: BTreeMap<DeviceId, u64>,
     unsent: BTreeMap<DeviceId, VecDeque<PeerMessage>>,
     keepers: BTreeMap<DeviceId, Arc<Notify>>,
     next_link: u64,
@@ -88,6 +90,7 @@ impl Peers {
             door,
             links: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            left: BTreeMap::new(),
             unsent: BTreeMap::new(),
             keepers: BTreeMap::new(),
             next_link: 0,
@@ -173,6 +176,11 @@ impl Peers {
     /// Whether the device answered that it does not admit this one.
     pub(crate) fn refuses_us(&self, device: DeviceId) -> bool {
         matches!(self.troubles.get(&device), Some(DialError::Refused))
+    }
+
+    /// When a device was last connected, milliseconds since 1970; none: not since this daemon started.
+    pub(crate) fn last_seen(&self, device: DeviceId) -> Option<u64> {
+        if self.is_connected(device) { Some(crate::clock::unix_ms()) } else { self.left.get(&device).copied() }
     }
 
     fn newest(&self, device: DeviceId) -> Option<&Up> {
@@ -329,6 +337,7 @@ impl Actor {
         links.retain(|standing| standing.number != number);
         if links.is_empty() {
             self.peers.links.remove(&device);
+            self.peers.left.insert(device, crate::clock::unix_ms());
             self.custodian.link_down(device);
             self.leaving_link_down(device);
             self.reach(device);

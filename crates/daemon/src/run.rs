@@ -14,7 +14,7 @@ use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
 use cede_store::journal::{CommitError, Condition, Journal, JournalError, Replay};
 use cede_store::objects::{ObjectError, Objects};
 use cede_wire::id::DeviceId;
-use cede_wire::record::Record;
+use cede_wire::record::{Doubt, Record};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
@@ -25,7 +25,9 @@ use crate::control::{self, SocketError};
 use crate::limits;
 use crate::options::Options;
 use crate::peers::{Door, Peers};
+use crate::seizing::Seizes;
 use crate::succession;
+use crate::witness::{Found, Mark, Witness};
 
 /// Why a daemon did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,9 @@ pub enum RunError {
     /// The membership records contradict each other.
     #[error("the membership records do not hold")]
     Members(#[from] LogError),
+    /// The journal is whole, so there is no reason to begin anew.
+    #[error("the journal is whole; start without --start-over")]
+    NothingDamaged,
     /// The custody records contradict each other.
     #[error(transparent)]
     Restore(#[from] RestoreError),
@@ -139,31 +144,27 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let home = Home::open(&options.state)?;
     forget_calls(options);
     let incarnation = home.incarnation(random()?)?;
-    let (local, journal, replay, damaged) = remember(&home)?;
-    if !damaged && journal.wants_rewrite() {
-        rewrite(&journal, &replay);
-    }
+    let (local, journal, mut replay, damaged) = remember(&home, options.start_over)?;
     let facts = Facts::of(&replay.records);
     let log = (!facts.members.is_empty()).then(|| MembershipLog::from_entries(&facts.members)).transpose()?;
     let clock = Clock::start();
+    let witness = Witness::open(&options.notes, home.dir(), incarnation);
     let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
+    let (mark, found) = begin_marked(&witness, &journal, &mut replay, log.as_ref(), trust)?;
     let mesh = log.as_ref().map(MembershipLog::mesh);
     let mut custodian =
         Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
     drop(replay);
     let name = name_of(options, log.as_ref(), &local);
-    let door = Arc::new(Door::default());
-    let mut peers = Peers::new(local.device(), log, door.clone());
-    (peers.dropped, peers.addresses) = (facts.dropped, facts.addresses);
-    peers.refresh_door();
+    let peers = known_peers(local.device(), log, facts.dropped, facts.addresses);
     custodian.set_electorate(peers.electorate());
-    let endpoint = Endpoint::bind(&local, options.listen, door)?;
+    custodian.set_peers_suffice(custodian.doubt() == Some(Doubt::RolledBack) && found.members_whole);
+    let endpoint = Endpoint::bind(&local, options.listen, peers.door.clone())?;
     let listener = control::listen(&options.socket)?;
-    let scope = scope(options.discovery, &endpoint);
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
     let context = Context::new(Shared {
         objects: Objects::open(&home)?,
-        scope,
+        scope: scope(options.discovery, &endpoint),
         question_life: options.question_life.min(limits::APPROVAL),
         listings: crate::listings::Listings::open(&home),
         adapters: adapters(&options.surroundings),
@@ -203,18 +204,83 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         unkept: BTreeMap::new(),
         resent: BTreeMap::new(),
         pending: VecDeque::new(),
+        seizes: Seizes::default(),
+        witness,
+        mark,
     };
     Ok((actor, inbox, listener))
 }
 
+fn known_peers(
+    me: DeviceId,
+    log: Option<MembershipLog>,
+    dropped: BTreeSet<DeviceId>,
+    addresses: BTreeMap<DeviceId, String>,
+) -> Peers {
+    let mut peers = Peers::new(me, log, Arc::new(Door::default()));
+    (peers.dropped, peers.addresses) = (dropped, addresses);
+    peers.refresh_door();
+    peers
+}
+
 /// The key and the journal, after a leaving that was begun is finished; and whether the journal is damaged.
-fn remember(home: &Home) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
+fn remember(home: &Home, start_over: bool) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
     let local = identity(home)?;
-    let (journal, mut replay) = Journal::open(home)?;
-    let damaged = report_condition(&replay);
+    let (mut journal, mut replay) = Journal::open(home)?;
+    let mut damaged = report_condition(&replay);
+    if start_over {
+        journal = begin_anew(home, journal, &mut replay, damaged)?;
+        damaged = false;
+    }
     // What a damaged journal says is no ground to hand anything on.
     let local = if damaged { local } else { succession::finish(home, &journal, &mut replay, local)? };
+    if !damaged && journal.wants_rewrite() {
+        rewrite(&journal, &replay);
+    }
     Ok((Arc::new(local), journal, replay, damaged))
+}
+
+/// The operator looked at a damaged journal: what can be read of it is kept, and nothing acts until it is confirmed.
+fn begin_anew(home: &Home, journal: Journal, replay: &mut Replay, damaged: bool) -> Result<Journal, RunError> {
+    if !damaged {
+        return Err(RunError::NothingDamaged);
+    }
+    drop(journal);
+    replay.records.push(Record::Doubted { why: Doubt::Damaged });
+    drop(Journal::start_over(home, &replay.records)?);
+    let (journal, anew) = Journal::open(home)?;
+    *replay = anew;
+    Ok(journal)
+}
+
+/// The store is marked before anything is heard. What the note outside says against it is in the same batch.
+fn begin_marked(
+    witness: &Witness,
+    journal: &Journal,
+    replay: &mut Replay,
+    log: Option<&MembershipLog>,
+    trust: Trust,
+) -> Result<(Option<Mark>, Found), RunError> {
+    let members = log.map_or(0, MembershipLog::length);
+    let found = witness.look(&replay.records, members);
+    if trust == Trust::Unconfirmed {
+        return Ok((None, found));
+    }
+    let doubted = matches!(replay.records.last(), Some(Record::Doubted { .. }));
+    let doubt = found.doubt.filter(|_| !doubted).map(|why| {
+        tracing::error!(why = crate::doubts::in_words(why), "this device acts for no session until it is confirmed");
+        Record::Doubted { why }
+    });
+    let mark = witness.next(Mark::last(&replay.records));
+    let batch: Vec<Record> = doubt.into_iter().chain(mark.map(Mark::record)).collect();
+    if !batch.is_empty() {
+        journal.commit(batch.clone()).map_err(|error| RunError::Loop(LoopError::Journal(error)))?;
+        replay.records.extend(batch);
+    }
+    if let Some(mark) = mark {
+        witness.note(mark, members);
+    }
+    Ok((mark, found))
 }
 
 /// What a killed run left of calls to agents: conversations may lie in it, and nobody else works here.

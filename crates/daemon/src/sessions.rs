@@ -192,8 +192,14 @@ impl Actor {
             Some(Standing::PayloadMissing) => "arriving, its files are fetched again".to_owned(),
             Some(Standing::ReleasedTo(to)) => format!("released, waiting for {}", self.device_name(to)),
             Some(Standing::Elsewhere(owner)) => format!("at {}", self.device_name(owner)),
-            Some(Standing::SeizedBy(owner)) => format!("taken over by {}", self.device_name(owner)),
-            Some(Standing::Unconfirmed) => "unconfirmed: nothing acts".to_owned(),
+            Some(Standing::SeizedBy(owner)) => {
+                let kept = self.branch_of(id).map(|place| format!("; own turns kept in {}", place.display()));
+                format!("taken over by {}{}", self.device_name(owner), kept.unwrap_or_default())
+            }
+            Some(Standing::Unconfirmed) => match self.custodian.contested(id) {
+                Some(by) => format!("taken over twice, also by {}: nothing acts", self.device_name(by)),
+                None => "unconfirmed: nothing acts".to_owned(),
+            },
         }
     }
 

@@ -35,6 +35,9 @@ impl Actor {
         if self.peers.log.is_none() {
             return refused(exit::FAILED, "this device belongs to no mesh", "cede pair");
         }
+        if self.custodian.doubt().is_some() {
+            return refused(exit::FAILED, "its records may not be the newest", "cede doctor; then: cede confirm --all");
+        }
         if let Some(session) = self.under_way() {
             let cure = format!("cede status, or withdraw it: cede cancel {}", session.short());
             return refused(exit::PENDING, "a move is under way", &cure);

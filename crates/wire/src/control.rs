@@ -102,6 +102,26 @@ pub enum Command {
         /// Carry even where the agent is missing here.
         carry_only: bool,
     },
+    /// What it would mean to take a session over without its owner.
+    SeizePlan {
+        /// The session.
+        session: String,
+    },
+    /// Takes a session over without its owner. The reply stream lasts until it is in its place, or was refused.
+    Seize {
+        /// The session: its whole id, or its short one. Nothing else is a yes.
+        session: String,
+    },
+    /// Says that this device's records are the newest.
+    Confirm {
+        /// Of which session; none means all.
+        session: Option<String>,
+    },
+    /// Fetches a session that was released to this device and that nobody approved here.
+    Claim {
+        /// The session.
+        session: String,
+    },
     /// Withdraws a move that is not yet decided.
     Cancel {
         /// The attempt, as a prefix of its id, or the session.
@@ -390,6 +410,35 @@ pub struct StatusReport {
     pub next: String,
 }
 
+/// What a forced take-over would mean: shown before it happens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeizePlan {
+    /// The session.
+    pub session: SessionId,
+    /// Its title.
+    pub title: String,
+    /// Name of the owner, as far as it is known here.
+    pub owner: String,
+    /// Whether the owner is connected now.
+    pub owner_connected: bool,
+    /// When a link to the owner ended last, milliseconds since 1970; none: not since this daemon started.
+    pub owner_seen_unix_ms: Option<u64>,
+    /// Number of the last turn of the copy here.
+    pub turn: u64,
+    /// Bytes of its turn log.
+    pub bytes: u64,
+    /// Where the copy comes from, in words.
+    pub copy: String,
+    /// What would stay behind on a branch at the old owner, in words.
+    pub left_behind: String,
+    /// How many other devices must agree.
+    pub votes: usize,
+    /// The devices that can be asked.
+    pub voters: Vec<String>,
+    /// The token under which this device would act.
+    pub token: FencingToken,
+}
+
 /// How a move ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveReport {
@@ -489,6 +538,8 @@ pub enum Answer {
     },
     /// A plan of `--dry-run`.
     Plan(Box<Plan>),
+    /// What a forced take-over would mean.
+    SeizePlan(Box<SeizePlan>),
     /// A move ended with the session at its destination.
     Moved(Box<MoveReport>),
     /// Questions.

@@ -127,7 +127,7 @@ fn removed_device_leaves_and_comes_back_with_its_sessions() {
     assert_eq!((devices.b.status().mesh, devices.b.status().peers), (None, Vec::new()));
     assert_eq!(state(&devices.b, here), "in charge here");
     assert!(state(&devices.b, away).starts_with("at "), "{}", state(&devices.b, away));
-    cede_tests::devices::pair(&devices.a, &devices.b);
+    pair(&devices.a, &devices.b);
     devices.a.say_yes_to("server");
     devices.b.say_yes_to("laptop");
     devices.wait_for_link();

@@ -2,7 +2,7 @@
 
 use cede_wire::canonical::Signed;
 use cede_wire::custody::Custody;
-use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::message::KnownCustody;
 use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
@@ -27,6 +27,29 @@ impl Custodian {
     /// nobody else can hold the same key. Source: SPEC H-26.
     pub fn set_peers_suffice(&mut self, suffice: bool) {
         self.peers_suffice = suffice;
+    }
+
+    /// Sessions that this device would act for if its records were confirmed: their agents are held still meanwhile.
+    pub fn to_hold_still(&self) -> Vec<SessionId> {
+        let held = |state: &Session| match &state.role {
+            Role::Unconfirmed(says) => matches!(**says, Role::Owner { .. }) && state.fenced_for.is_none(),
+            Role::Bystander
+            | Role::Owner { .. }
+            | Role::Offering { .. }
+            | Role::Released(_)
+            | Role::Designate(_)
+            | Role::Fenced { .. } => false,
+        };
+        self.sessions.iter().filter(|(_, state)| held(state)).map(|(id, _)| *id).collect()
+    }
+
+    /// S7: the agent's store is about to be fenced until somebody confirms. A confirmation as owner lifts it.
+    pub fn hold_still(&mut self, session: SessionId) {
+        if self.to_hold_still().contains(&session) {
+            let (handoff, to) = (HandoffId::new([0; 16]), self.me());
+            self.session(session).fenced_for = Some(handoff);
+            self.persist(vec![Record::FenceRaised { session, handoff, to }]);
+        }
     }
 
     pub(super) fn replay_doubt(&mut self, why: Doubt) {

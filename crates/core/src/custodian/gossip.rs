@@ -135,9 +135,7 @@ impl Custodian {
     /// New links show a record that this device signed and does not know: its own store lost it. Source: SPEC H-26.
     pub(super) fn forgot(&self, links: &[Signed<Custody>]) -> bool {
         let me = self.me();
-        let ours = |link: &Signed<Custody>| {
-            cede_seal::verify::verify(link).is_ok_and(|record| record.signer() == me)
-        };
+        let ours = |link: &Signed<Custody>| cede_seal::verify::verify(link).is_ok_and(|record| record.signer() == me);
         self.trust == super::Trust::Whole && links.iter().any(ours)
     }
 

@@ -49,9 +49,16 @@ impl Custodian {
     }
 
     /// A release to this device. What nobody approved here is kept for the operator to claim. Source: SPEC H-15.
-    pub(super) fn take_release(&mut self, session: SessionId, chain: Chain, links: Vec<Signed<Custody>>, release: Release) {
-        let approved = self.sessions.get(&session).is_some_and(|s| s.attempts.approval(release.handoff).is_some());
-        if approved {
+    pub(super) fn take_release(
+        &mut self,
+        session: SessionId,
+        chain: Chain,
+        links: Vec<Signed<Custody>>,
+        release: Release,
+    ) {
+        // In doubt about its own records a device may have approved it and forgotten that. It does not act on it either way.
+        let known = |s: &Session| s.doubted || s.attempts.approval(release.handoff).is_some();
+        if self.sessions.get(&session).is_some_and(known) {
             self.accept_custody(session, chain, links);
             return;
         }
@@ -354,7 +361,9 @@ impl Role {
         match self {
             Self::Fenced { kept } => Some(kept),
             Self::Unconfirmed(says) => says.kept_aside(),
-            Self::Bystander | Self::Owner { .. } | Self::Offering { .. } | Self::Released(_) | Self::Designate(_) => None,
+            Self::Bystander | Self::Owner { .. } | Self::Offering { .. } | Self::Released(_) | Self::Designate(_) => {
+                None
+            }
         }
     }
 }

@@ -324,7 +324,13 @@ impl Custodian {
 
     pub(super) fn handle_refetch(&mut self, from: DeviceId, accept: &Signed<Accept>) {
         let Some(accept) = self.check(from, accept) else { return };
-        if self.released_as(accept.handoff, from).is_some() {
+        // Also when the new owner has acted: it may have lost what it had since. What lies here is held against the
+        // certificate before it is sent.
+        let last = |chain: &Chain| match chain.last() {
+            Custody::Release(release) => release.handoff == accept.handoff && release.to == from,
+            Custody::Genesis(_) | Custody::Seize(_) => false,
+        };
+        if self.sessions.values().filter_map(|state| state.chain.as_ref()).any(last) {
             self.tell(Event::Resend(Box::new(accept)));
         }
     }

@@ -108,10 +108,7 @@ impl Custodian {
                 return Err(Unmergeable::No((Refusal::StaleToken, "a later owner is known here")));
             }
             chain => chain.map_err(|_| {
-                Unmergeable::No((
-                    Refusal::Unauthorized,
-                    "the custody chain does not verify or does not follow ours",
-                ))
+                Unmergeable::No((Refusal::Unauthorized, "the custody chain does not verify or does not follow ours"))
             })?,
         };
         if chain.session() != id || self.mesh != Some(chain.mesh()) {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cede_seal::device::LocalDevice;
-use cede_wire::custody::{Custody, FencingToken, Release};
 use cede_wire::canonical::Signed;
+use cede_wire::custody::{Custody, FencingToken, Release};
 use cede_wire::id::{DeviceId, HandoffId, Incarnation, MeshId, SessionId};
 use cede_wire::record::Record;
 

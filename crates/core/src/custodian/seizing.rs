@@ -246,11 +246,9 @@ impl Session {
             Role::Owner { .. } | Role::Offering { .. } => Err(SeizeError::AlreadyOwner),
             // A contest ends by a higher generation; a doubt about the own records by a confirmation.
             Role::Unconfirmed(_) if self.contested.is_none() || self.doubted => Err(SeizeError::Unconfirmed),
-            Role::Bystander
-            | Role::Released(_)
-            | Role::Designate(_)
-            | Role::Fenced { .. }
-            | Role::Unconfirmed(_) => Ok(()),
+            Role::Bystander | Role::Released(_) | Role::Designate(_) | Role::Fenced { .. } | Role::Unconfirmed(_) => {
+                Ok(())
+            }
         }
     }
 

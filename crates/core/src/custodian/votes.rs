@@ -53,7 +53,10 @@ impl Custodian {
             return Err((Refusal::Busy, "the two devices do not know the same members yet; try again"));
         }
         if !self.remembers_votes(asks.session) {
-            return Err((Refusal::Busy, "this device's records may not be the newest; its operator must confirm first"));
+            return Err((
+                Refusal::Busy,
+                "this device's records may not be the newest; its operator must confirm first",
+            ));
         }
         let chain = self.chain_of_query(asks)?;
         self.check_lost(chain.owner(), from)?;

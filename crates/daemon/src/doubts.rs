@@ -1,0 +1,144 @@
+//! S7: this device's records may not be the newest. What a person types to end that, and what is held still meanwhile.
+
+use cede_agent::adapter::Tombstone;
+use cede_core::custodian::Standing;
+use cede_wire::control::{Answer, Check, Failure, exit};
+use cede_wire::id::SessionId;
+use cede_wire::record::Doubt;
+
+use crate::actor::Actor;
+use crate::offering::failure;
+
+/// Why, for people.
+pub(crate) fn in_words(why: Doubt) -> &'static str {
+    match why {
+        Doubt::Damaged => "its journal was damaged and set aside; what stood behind the damage is lost",
+        Doubt::Copied => {
+            "its state directory was copied or moved: it was last used at another place or on another machine, \
+             and the other copy may act"
+        }
+        Doubt::RolledBack => "its state directory is older than when it was last used: a backup was put back",
+        Doubt::Forgotten => {
+            "another device showed a word that this one signed and does not know: its state is an older one"
+        }
+    }
+}
+
+impl Actor {
+    pub(crate) fn confirm(&mut self, text: Option<&str>) -> Result<Answer, Failure> {
+        let Some(text) = text else { return self.confirm_all() };
+        let session = self.session_of(text, NOT_CONFIRMED).or_else(|failed| self.chainless(text).ok_or(failed))?;
+        if let Some(by) = self.custodian.contested(session) {
+            let why =
+                format!("{} took it over too, under the same token; no confirmation ends that", self.device_name(by));
+            let cure = format!("on the device that is to have it: cede take --force {}", session.short());
+            return Err(failure(exit::FAILED, NOT_CONFIRMED, &why, &cure));
+        }
+        if self.custodian.doubt().is_none() {
+            return Ok(Answer::Said {
+                text: format!("nothing is in doubt; the session is {}", self.state_of(session)),
+            });
+        }
+        self.custodian.confirm(session);
+        Ok(Answer::Said { text: format!("confirmed; the session is {}", self.state_of(session)) })
+    }
+
+    /// A session that never moved: only its agent knows it.
+    fn chainless(&self, text: &str) -> Option<SessionId> {
+        text.parse().ok().filter(|session| self.custodian.chain(*session).is_none())
+    }
+
+    fn confirm_all(&mut self) -> Result<Answer, Failure> {
+        if self.custodian.doubt().is_none() {
+            return Ok(Answer::Said { text: "nothing is in doubt".to_owned() });
+        }
+        self.custodian.confirm_all();
+        let here = self.custodian.sessions().filter(|(_, standing)| *standing == Standing::InCharge).count();
+        let text = format!("confirmed; sessions in charge here that moved before: {here}");
+        Ok(Answer::Said { text })
+    }
+
+    /// Fetches what was released to this device and what nobody approved here.
+    pub(crate) fn claim(&mut self, text: &str) -> Result<Answer, Failure> {
+        let all: Vec<_> = self.custodian.unclaimed().map(|(id, release)| (id, release.clone())).collect();
+        let mut fitting = all.iter().filter(|(id, _)| !text.is_empty() && id.to_string().starts_with(text));
+        let (Some((session, release)), None) = (fitting.next(), fitting.next()) else {
+            let why = format!("no release of a session {text} waits here");
+            return Err(failure(exit::USAGE, NOT_CLAIMED, &why, "cede doctor lists what waits"));
+        };
+        let from = self.device_name(release.from);
+        self.custodian.claim(*session, release.handoff).map_err(|refusal| {
+            let why = format!("{refusal}: who is in charge has changed meanwhile");
+            failure(exit::REFUSED, NOT_CLAIMED, &why, "cede status")
+        })?;
+        if !self.plan_anew(*session, release.handoff, release.from) {
+            tracing::error!(session = %session.short(), "no plan for a claimed session can be kept");
+        }
+        let text = format!("claimed; the session is fetched from {from}: cede status shows when it is in its place");
+        Ok(Answer::Said { text })
+    }
+
+    /// While nobody has confirmed, the agents here must not go on with what may be another device's.
+    pub(crate) fn hold_still(&mut self) {
+        if self.read_only {
+            return;
+        }
+        let owner = "nobody until it is confirmed which copy of this device counts".to_owned();
+        for session in self.custodian.to_hold_still() {
+            let Some(key) = self.key_of(session) else { continue };
+            self.custodian.hold_still(session);
+            let (context, owner) = (self.context.clone(), owner.clone());
+            let tombstone =
+                Tombstone { owner, session: session.short(), command: format!("cede confirm {}", session.short()) };
+            tokio::spawn(async move {
+                // The record is durable before this is asked.
+                if context.ask(|_| ()).await.is_err() {
+                    return;
+                }
+                let fenced = context.block(move |context| {
+                    context.adapter(key.agent).map(|adapter| adapter.fence(&key.native, &tombstone))
+                });
+                if let Ok(Some(Err(error))) = fenced.await {
+                    tracing::warn!(session = %session.short(), %error, "its agent is not held still");
+                }
+            });
+        }
+    }
+
+    /// The records count: what is in charge here works again.
+    pub(crate) fn confirmed(&mut self) {
+        tracing::warn!("the records of this device are confirmed");
+        self.context.last_look.forget();
+        self.lift_stale_fences();
+    }
+
+    /// Lines of `cede doctor`.
+    pub(crate) fn doubt_checks(&self) -> Vec<Check> {
+        let fail = |what: &str, found: String, cure: String| Check {
+            what: what.to_owned(),
+            result: "fail".to_owned(),
+            found,
+            cure,
+        };
+        let mut checks = Vec::new();
+        if let Some(why) = self.custodian.doubt() {
+            let found = format!("this device acts for no session: {}", in_words(why));
+            let cure = "if nothing else runs with this state and nothing newer is lost: cede confirm --all, \
+                        or one by one: cede confirm <session>";
+            checks.push(fail("records", found, cure.to_owned()));
+        }
+        for (session, _) in self.custodian.sessions() {
+            if let Some(by) = self.custodian.contested(session) {
+                let id = session.short();
+                let found =
+                    format!("session {id} was taken over twice under one token, also by {}", self.device_name(by));
+                let cure = format!("on the device that is to have it: cede take --force {id}");
+                checks.push(fail("sessions", found, cure));
+            }
+        }
+        checks
+    }
+}
+
+const NOT_CONFIRMED: &str = "nothing was confirmed";
+const NOT_CLAIMED: &str = "nothing was claimed";
