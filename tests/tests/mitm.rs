@@ -203,6 +203,9 @@ async fn removed_device_neither_resumes_nor_sends_early() {
     println!("resumption by a removed device: 6 of 6 refused");
 }
 
+/// What is done to a datagram, by its number.
+type Spoil = fn(usize, &mut Vec<u8>);
+
 /// Passes datagrams on, keeps those of the dialer, and spoils some.
 struct Middle {
     address: SocketAddr,
@@ -210,7 +213,7 @@ struct Middle {
 }
 
 impl Middle {
-    async fn to(target: SocketAddr, spoil: fn(usize, &mut Vec<u8>)) -> Self {
+    async fn to(target: SocketAddr, spoil: Spoil) -> Self {
         let near = UdpSocket::bind(LOCALHOST).await.unwrap();
         let far = UdpSocket::bind(LOCALHOST).await.unwrap();
         far.connect(target).await.unwrap();
@@ -276,7 +279,7 @@ async fn recorded_handshake_makes_no_second_link() {
 /// Shows: C-1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spoiled_packets_never_make_another_peer() {
-    let spoilers: [(&str, fn(usize, &mut Vec<u8>)); 5] = [
+    let spoilers: [(&str, Spoil); 5] = [
         ("a bit of each third packet", |seen, packet| {
             if seen % 3 == 1 && !packet.is_empty() {
                 let at = packet.len() / 2;

@@ -161,7 +161,7 @@ fn spring(traps: &[&Trap], count: &Count) {
     for trap in traps {
         (trap.set)(&home, &lab.script);
     }
-    if count.checks_all || count.repositories.get() % 4 == 0 {
+    if count.checks_all || count.repositories.get().is_multiple_of(4) {
         let control = lab.path("control");
         copy(&home, &control);
         careless(&control, &lab.path("nobody"), &ALL);

@@ -8,12 +8,14 @@
 //! | `shake` | the long tests, with a seed |
 //! | `coverage`, `sweep`, `miri` | how deep the tests of the pure crates go |
 //! | `mutants` | plants our faults one by one: which check notices |
+//! | `fuzz` | a million inputs for every reader; with `--grow`, one under libFuzzer |
 //! | `night`, `bench` | what takes hours; what measures |
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 
 mod bench;
 mod depth;
 mod files;
+mod fuzz;
 mod junit;
 mod look;
 mod mutants;
@@ -31,7 +33,7 @@ use std::process::ExitCode;
 
 use crate::shell::{Failure, Repository};
 
-const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | coverage [crate …] | sweep [crate …] [share] | miri [crate …] | night | bench [arguments]>";
+const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | coverage [crate …] | sweep [crate …] [share] | miri [crate …] | fuzz [reader] | night | bench [arguments]>";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -58,6 +60,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "sweep" => depth::sweep(&repository, rest),
         "miri" => depth::miri(&repository, rest),
         "mutants" => mutants::run(&repository, rest),
+        "fuzz" => fuzz::run(&repository, rest),
         "night" => night::run(&repository),
         "bench" => bench::run(&repository, rest),
         other => Err(Failure(format!("unknown word: {other}\n{USAGE}"))),

@@ -1,4 +1,4 @@
-//! The long tests at full counts: `sim`, `twin`, `model`, and the test binaries whose name begins with `shake`. With a
+//! The long tests at full counts: `sim`, `twin`, `model`, `traps`, `mitm`, and the test binaries whose name begins with `shake`. With a
 //! seed, that one run again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,14 +25,14 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Result<(), F
 }
 
 /// A number that no earlier run had: where fresh seeds begin.
-fn fresh() -> u64 {
+pub(crate) fn fresh() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
 }
 
 /// The name of the test binary that a file is, where it is a long one.
 fn long_binary(path: &str) -> Option<&str> {
     let name = path.strip_prefix("tests/tests/")?.strip_suffix(".rs")?;
-    let long = matches!(name, "sim" | "twin" | "model") || name.starts_with("shake");
+    let long = matches!(name, "sim" | "twin" | "model" | "traps" | "mitm") || name.starts_with("shake");
     (long && !name.contains('/')).then_some(name)
 }
 

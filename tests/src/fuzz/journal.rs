@@ -82,13 +82,13 @@ pub(super) fn file(bytes: &[u8]) {
 
 /// True for one input of so many, the same whenever it comes.
 pub(super) fn is_one_of(many: u8, bytes: &[u8]) -> bool {
-    blake3::hash(bytes).as_bytes()[0] % many == 0
+    blake3::hash(bytes).as_bytes()[0].is_multiple_of(many)
 }
 
 fn opened(bytes: &[u8], read: &Result<(Vec<Record>, Condition, bool), JournalError>) {
     let (first, left, second) = open(bytes);
     let told = first.as_ref().map(|replay| (replay.records.clone(), replay.condition, replay.closed));
-    assert_eq!(told, read.as_ref().map_err(|error| error).cloned(), "opening and reading differ");
+    assert_eq!(told, read.as_ref().cloned(), "opening and reading differ");
     match first {
         Ok(replay) => {
             let damaged = matches!(replay.condition, Condition::Damaged { .. });

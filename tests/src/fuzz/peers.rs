@@ -116,7 +116,7 @@ pub(super) fn member_entry(bytes: &[u8]) {
 pub(super) fn membership_log(bytes: &[u8]) {
     let Ok(entries) = decode::<Vec<Signed<MemberEntry>>>(bytes) else { return };
     let Ok(mut log) = MembershipLog::from_entries(&entries) else { return };
-    let honest: BTreeSet<_> = seeds::membership().iter().map(|entry| encode(entry)).collect();
+    let honest: BTreeSet<_> = seeds::membership().iter().map(encode).collect();
     assert!(entries.iter().all(|entry| honest.contains(&encode(entry))), "an entry that nobody signed was taken");
     assert_eq!(log.extend(&entries), Ok(0), "what is there already is taken again");
     // An entry may be told twice; it is taken once.

@@ -133,8 +133,10 @@ pub(super) fn all() -> Vec<Trap> {
         "alias.ls-files",
     ];
     all.extend(of_hooks());
+    all.extend(of_includes());
     all.extend(of_configuration());
     all.extend(of_places());
+    all.extend(of_contents());
     all.extend(of_tools());
     all
 }
@@ -226,7 +228,7 @@ fn of_hooks() -> Vec<Trap> {
     }
 }
 
-fn of_configuration() -> Vec<Trap> {
+fn of_includes() -> Vec<Trap> {
     traps! {
         "include.path", false, |root, script| {
             included(root, "settings.inc", script);
@@ -263,6 +265,11 @@ fn of_configuration() -> Vec<Trap> {
             set_key(root, "filter.trap.clean", script);
             append(root, ".gitattributes", "[attr]secret filter=trap\n* secret\n");
         };
+    }
+}
+
+fn of_configuration() -> Vec<Trap> {
+    traps! {
         "filter that is required", false, |root, script| {
             set_key(root, "filter.trap.clean", script);
             set_key(root, "filter.trap.smudge", script);
@@ -341,6 +348,11 @@ fn of_places() -> Vec<Trap> {
             let place = root.parent().unwrap().join("linked");
             git(root, &["-c", "core.fsmonitor=false", "worktree", "add", "-q", "-b", "side", place.to_str().unwrap()]);
         };
+    }
+}
+
+fn of_contents() -> Vec<Trap> {
+    traps! {
         "a bare repository in the tree", false, |root, script| {
             let place = root.join("fixtures/bare");
             std::fs::create_dir(root.join("fixtures")).unwrap();
