@@ -5,6 +5,7 @@ use cede_wire::custody::SeizeVote;
 use cede_wire::message::HandoffStatus;
 
 use super::*;
+use crate::chain::{Chain, ChainError};
 use crate::custodian::attempts::{Attempts, Ended};
 use crate::limits;
 
@@ -206,4 +207,99 @@ fn attempts_that_ended_are_remembered_within_a_limit() {
     let mut second = [0; 16];
     second[0] = 1;
     assert_eq!(attempts.approval(HandoffId::new(second)), Some(Hash::of(&1_usize.to_le_bytes())));
+}
+
+/// A seize after `prev` under `token`, with another token or generation where that is wanted.
+fn seized(by: &LocalDevice, prev: &Signed<Custody>, token: FencingToken, next_token: FencingToken) -> Signed<Custody> {
+    let Custody::Seize(bare) = (*verify(&seize(by, prev, token)).unwrap()).clone() else { panic!("another record") };
+    by.sign(&Custody::Seize(Seize { next_token, ..bare })).unwrap()
+}
+
+fn under(generation: u64, epoch: u64) -> FencingToken {
+    FencingToken { generation, epoch }
+}
+
+/// Genesis at A, released to B and to C, and who they are.
+struct Fork {
+    a: LocalDevice,
+    b: LocalDevice,
+    c: LocalDevice,
+    first: Signed<Custody>,
+    to_b: Signed<Custody>,
+    to_c: Signed<Custody>,
+}
+
+impl Fork {
+    fn new() -> Self {
+        let [a, b, c] = [1, 2, 3].map(|n| LocalDevice::from_secret(&[n; 32]));
+        let first = genesis(&a, &key());
+        let to = |to: &LocalDevice| a.sign(&Custody::Release(release(&a, to.device(), &first, 0))).unwrap();
+        let (to_b, to_c) = (to(&b), to(&c));
+        Self { a, b, c, first, to_b, to_c }
+    }
+
+    /// Genesis, the seize of `by` that followed it at once, and a release of `by` to `to`.
+    fn of_seize(&self, by: &LocalDevice, to: &LocalDevice) -> [Signed<Custody>; 3] {
+        let taken = seize(by, &self.first, under(0, 0));
+        let (token, next_token) = (under(1, 0), under(1, 1));
+        let onward = Release { token, next_token, ..release(by, to.device(), &taken, 0) };
+        [self.first.clone(), taken, by.sign(&Custody::Release(onward)).unwrap()]
+    }
+}
+
+/// Shows: H-1, H-3
+#[test]
+fn seize_that_does_not_raise_the_generation_does_not_follow() {
+    let Fork { b, c, first, to_b, to_c, .. } = Fork::new();
+    let after = |link: Signed<Custody>| Chain::from_links(&[first.clone(), to_b.clone(), link]).map(|c| c.token());
+    let wrong = Err(ChainError::WrongToken);
+    assert_eq!(after(seized(&c, &to_b, under(0, 1), under(1, 0))), Ok(under(1, 0)));
+    assert_eq!(after(seized(&c, &to_b, under(0, 1), under(3, 0))), Ok(under(3, 0)), "votes between came to nothing");
+    assert_eq!(after(seized(&c, &to_b, under(0, 1), under(0, 0))), wrong, "the generation it is in");
+    assert_eq!(after(seized(&c, &to_b, under(0, 1), under(1, 1))), wrong, "a generation begins with epoch 0");
+    assert_eq!(after(seized(&c, &to_b, under(0, 0), under(1, 0))), wrong, "another token than the one before");
+    assert_eq!(after(seized(&c, &to_c, under(0, 1), under(1, 0))), Err(ChainError::NotNext), "after what is not here");
+    let taken = seize(&b, &first, under(0, 0));
+    let again = seized(&c, &taken, under(1, 0), under(1, 0));
+    assert_eq!(Chain::from_links(&[first, taken, again]), Err(ChainError::WrongToken), "one for each generation");
+}
+
+/// Shows: H-3, H-32, H-33
+#[test]
+fn chain_that_parts_replaces_another_only_from_a_higher_generation() {
+    let fork = Fork::new();
+    let Fork { a, b, c, first, to_b, to_c } = &fork;
+    let merged = |ours: &[Signed<Custody>], theirs: &[Signed<Custody>]| {
+        let mut chain = Chain::from_links(ours).unwrap();
+        let before = chain.links().to_vec();
+        let merged = chain.merge(theirs);
+        assert!(merged.is_ok() || chain.links() == before, "a refused chain changes nothing");
+        merged.map(|()| chain.owner())
+    };
+    let released = [first.clone(), to_b.clone()];
+    let other = [first.clone(), to_c.clone()];
+    assert_eq!(merged(&released, &other), Err(ChainError::NotNext), "within a generation nothing replaces anything");
+    let [_, taken, to_a] = fork.of_seize(b, a);
+    let [_, same, on_to_c] = fork.of_seize(b, c);
+    assert_eq!(taken, same);
+    let seized = [first.clone(), taken.clone()];
+    assert_eq!(merged(&released, &seized), Ok(b.device()));
+    assert_eq!(merged(&seized, &released), Err(ChainError::Passed));
+    let rival = seize(c, first, under(0, 0));
+    let rivals = merged(&seized, &[first.clone(), rival.clone()]);
+    assert_eq!(rivals, Err(ChainError::Rival(Box::new(rival))));
+    let [ours, theirs] = [to_a, on_to_c].map(|last| [first.clone(), taken.clone(), last]);
+    assert_eq!(merged(&ours, &theirs), Err(ChainError::NotNext), "the same seize, two releases after it");
+}
+
+/// Shows: H-32, J-2
+#[test]
+fn journal_that_went_over_to_another_chain_is_read_to_the_same_one() {
+    let Fork { b, c, first, to_b, to_c, .. } = Fork::new();
+    let (mut chain, mut side) = (Chain::from_links(&[first, to_b]).unwrap(), None);
+    chain.replay(&to_c, &mut side).unwrap();
+    assert_eq!((chain.owner(), side.as_ref().map(Chain::owner)), (b.device(), Some(c.device())), "it waits");
+    chain.replay(&seize(&b, &to_c, under(0, 1)), &mut side).unwrap();
+    assert_eq!((chain.token(), chain.owner(), side), (under(1, 0), b.device(), None));
+    assert!(chain.contains(&to_c.hash()));
 }
