@@ -152,6 +152,10 @@ fn destination_stages_what_the_last_round_names_and_nothing_else() {
     assert_eq!(destination.stage(payload, now), Ok(FencingToken::FIRST));
     assert_eq!(destination.stage(payload, now), Err(ReceiveError::Phase), "once");
     assert_eq!(destination.manifest(&second, now), Err(ReceiveError::Stale));
+    let before = signed(&half.a, &Manifest { round: 0, root: root(&[9]), ..last.clone() });
+    assert_eq!(destination.manifest(&before, now), Err(ReceiveError::Stale), "a later one replaced it");
+    let beside = signed(&half.a, &Manifest { round: 1, root: root(&[9]), ..last.clone() });
+    assert_eq!(destination.manifest(&beside, now), Err(ReceiveError::Phase), "another payload as the same round");
     let later = signed(&half.a, &Manifest { round: 2, root: root(&[9]), ..last.clone() });
     assert_eq!(destination.manifest(&later, now), Err(ReceiveError::Phase));
     let beyond = signed(&half.a, &Manifest { round: cede_wire::limits::ROUNDS, ..last });

@@ -1,0 +1,106 @@
+//! What a device does whose records are in doubt, and one that belongs to no mesh yet; moments told from another zero.
+
+use super::*;
+use crate::custodian::OfferError;
+
+/// Shows: H-22
+#[test]
+fn agents_of_a_doubted_owner_are_held_still() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    assert_eq!(net.nodes[B].custodian.to_hold_still(), [], "nothing is in doubt");
+    net.nodes[B].custodian.hold_still(session());
+    net.drain(B);
+    assert!(!net.nodes[B].journal.iter().any(|record| matches!(record, Record::FenceRaised { .. })));
+    for node in [A, B] {
+        net.nodes[node].trust = Trust::Unconfirmed;
+        net.crash(node);
+    }
+    assert_eq!(net.nodes[A].custodian.to_hold_still(), [], "it gave the session away");
+    assert_eq!(net.nodes[B].custodian.to_hold_still(), [session()]);
+    net.nodes[B].custodian.hold_still(session());
+    net.drain(B);
+    assert!(matches!(net.nodes[B].journal.last(), Some(Record::FenceRaised { .. })));
+    assert_eq!(net.nodes[B].custodian.to_hold_still(), [], "the fence is up");
+    assert_eq!(net.nodes[B].custodian.contested(session()), None);
+}
+
+/// Shows: H-22
+#[test]
+fn device_in_doubt_begins_no_session() {
+    let mut net = Net::pair();
+    net.nodes[A].trust = Trust::Unconfirmed;
+    net.crash(A);
+    let (to, now) = (net.id(B), net.now);
+    let offered = net.nodes[A].custodian.offer(&key(), to, HandoffId::new([7; 16]), terms(head(&[1, 2])), now);
+    assert_eq!(offered, Err(OfferError::NotOwner(Standing::Unconfirmed)));
+    assert_eq!(net.nodes[A].journal, []);
+}
+
+/// Shows: H-4
+#[test]
+fn device_offers_once_it_belongs_to_a_mesh() {
+    let mut net = Net::pair();
+    let (local, to, now) = (net.nodes[A].local.clone(), net.id(B), net.now);
+    let nothing: [Record; 0] = [];
+    net.nodes[A].custodian =
+        Custodian::restore(local, Incarnation::new([9; 16]), None, nothing.iter(), Trust::Whole, now).unwrap();
+    let offered = net.nodes[A].custodian.offer(&key(), to, HandoffId::new([7; 16]), terms(head(&[1, 2])), now);
+    assert_eq!(offered, Err(OfferError::NoMesh));
+    net.nodes[A].custodian.join_mesh(mesh());
+    let electorate = net.electorate();
+    net.nodes[A].custodian.set_electorate(electorate);
+    net.link(A, B);
+    net.give(A, B);
+    net.only_owner(B, &[1, 2]);
+}
+
+/// The same moments, an hour and a different zero later.
+fn alike(custodian: &Custodian) {
+    let mut moved = custodian.clone();
+    moved.rebase(HOUR);
+    let mut again = moved.clone();
+    again.rebase(Duration::from_secs(5));
+    again.rebase(HOUR);
+    assert_eq!(format!("{again:?}"), format!("{moved:?}"));
+    let far = |custodian: &Custodian| custodian.poll_timeout().map(|(at, why)| (at - custodian.clock, why));
+    assert_eq!(far(&moved), far(custodian));
+}
+
+#[test]
+fn waiting_for_an_answer_takes_as_long_under_any_zero() {
+    let mut net = Net::three();
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    let handoff = net.give(A, B);
+    alike(&net.nodes[B].custodian);
+    net.nodes[B].custodian.decline(session(), handoff, Refusal::Declined, "no");
+    net.drain(B);
+    net.run();
+    net.heal();
+    net.give(A, B);
+    net.give(B, A);
+    let (gone, now) = (net.id(A), net.now);
+    net.nodes[B].custodian.link_down(gone);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
+    net.nodes[B].custodian.seize(session(), Some(head(&[1, 2])), now).unwrap();
+    net.drain(B);
+    assert!(net.nodes[B].custodian.poll_timeout().is_some());
+    alike(&net.nodes[B].custodian);
+}
+
+#[test]
+fn designate_and_device_in_doubt_wait_as_long_under_any_zero() {
+    let mut net = Net::pair();
+    net.ignore = Box::new(|event| matches!(event, Event::Fetch(_)));
+    let handoff = net.give(A, B);
+    let b = net.nodes[B].local.clone();
+    let ack = b.sign(&ack(&b, handoff, net.id(A), &[1, 2])).unwrap();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Refetch(_)));
+    net.deliver(B, A, &PeerMessage::CommitAck(ack));
+    net.run();
+    assert_eq!(net.standing(B), Some(Standing::PayloadMissing));
+    alike(&net.nodes[B].custodian);
+    net.nodes[B].trust = Trust::Unconfirmed;
+    net.crash(B);
+    alike(&net.nodes[B].custodian);
+}
