@@ -13,15 +13,16 @@ pub(crate) fn coverage(repository: &Repository, arguments: &[String]) -> Result<
         let cure = "cargo install --locked cargo-llvm-cov, rustup component add llvm-tools";
         return shell::missing("coverage", cure);
     }
-    let nightly = shell::installed(repository, "rustup", &["run", "nightly", "llvm-cov", "--version"])
-        || shell::installed(repository, "cargo", &["+nightly", "--version"]);
+    let nightly = shell::installed(repository, "cargo", &["+nightly", "--version"]);
     for name in wanted(arguments)? {
-        let mut words = vec!["llvm-cov", "--package", name, "--lib", "--show-missing-lines"];
-        if nightly {
-            words.insert(0, "+nightly");
-            words.push("--branch");
+        let run = ["llvm-cov", "--package", name, "--lib", "--no-report"];
+        let report = ["llvm-cov", "report", "--package", name, "--show-missing-lines"];
+        let clean = ["llvm-cov", "clean", "--workspace"];
+        for words in [&clean[..], &run[..], &report[..]] {
+            let branch: &[&str] = if words == clean { &[] } else { &["--branch"] };
+            let words: &[&str] = if nightly { &[&["+nightly"], words, branch].concat() } else { words };
+            shell::step(&format!("coverage of {name}"), &mut repository.command("cargo", words))?;
         }
-        shell::step(&format!("coverage of {name}"), &mut repository.command("cargo", &words))?;
     }
     Ok(())
 }
