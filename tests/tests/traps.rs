@@ -161,6 +161,8 @@ fn spring(traps: &[&Trap], count: &Count) {
     for trap in traps {
         (trap.set)(&home, &lab.script);
     }
+    // Setting one may spring another.
+    drop(lab.ran());
     if count.checks_all || count.repositories.get().is_multiple_of(4) {
         let control = lab.path("control");
         copy(&home, &control);
@@ -216,35 +218,53 @@ fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }
 
-/// Shows: T-6, T-7
-#[test]
-fn no_trap_repository_runs_anything() {
+/// Springs every fourth of the kit: each alone, and many together.
+fn spring_share(share: usize) {
     let traps = kit::all();
     let long = std::env::var_os("CEDE_SHAKE").is_some();
     let count = Count { checks_all: long, ..Count::default() };
-    // A long run springs each alone and many together; a short one some of each.
-    let mut numbers = Numbers(3);
-    let alone: Vec<Vec<&Trap>> = traps.iter().map(|trap| vec![trap]).collect();
-    let together = (0..if long { 440 } else { 2 }).map(|_| {
-        let some = traps.iter().filter(|trap| !trap.alone);
-        some.filter(|_| numbers.below(6) == 0).collect::<Vec<&Trap>>()
-    });
-    let repositories: Vec<Vec<&Trap>> = alone.into_iter().chain(together).collect();
-    for traps in &repositories {
-        spring(traps, &count);
+    let mut numbers = Numbers(3 + share as u64);
+    for trap in traps.iter().skip(share).step_by(SHARES) {
+        spring(&[trap], &count);
     }
+    for _ in 0..if long { 110 } else { 1 } {
+        let some = traps.iter().filter(|trap| !trap.alone);
+        spring(&some.filter(|_| numbers.below(6) == 0).collect::<Vec<_>>(), &count);
+    }
+    let (repositories, travelled, over) = (count.repositories.get(), count.travelled.get(), count.over.get());
+    let (refused, fired, tried) = (count.refused.get(), count.fired.get(), count.tried.get());
     println!(
-        "trap repositories: {}; {} travelled, {} refused, {} taken back over; 0 ran. {} of {} fire under plain git",
-        count.repositories.get(),
-        count.travelled.get(),
-        count.refused.get(),
-        count.over.get(),
-        count.fired.get(),
-        count.tried.get()
+        "trap repositories: {repositories}; {travelled} travelled, {refused} refused, {over} taken back over; 0 ran. \
+         {fired} of {tried} fire under plain git"
     );
-    assert!(count.repositories.get() >= 60, "{}", count.repositories.get());
-    assert!(count.fired.get() * 5 > count.tried.get() * 2, "most traps are none: {}", count.fired.get());
-    assert!(count.travelled.get() > 30 && count.over.get() > 20);
+    assert!(repositories >= 15 && travelled > 10 && over > 8, "hardly anything was tried");
+    assert!(!long || fired * 5 > tried * 2, "most traps are none: {fired} of {tried}");
+}
+
+const SHARES: usize = 4;
+
+/// Shows: T-6, T-7
+#[test]
+fn no_trap_repository_runs_anything() {
+    spring_share(0);
+}
+
+/// Shows: T-6
+#[test]
+fn no_trap_repository_runs_anything_second_share() {
+    spring_share(1);
+}
+
+/// Shows: T-6
+#[test]
+fn no_trap_repository_runs_anything_third_share() {
+    spring_share(2);
+}
+
+/// Shows: T-6
+#[test]
+fn no_trap_repository_runs_anything_fourth_share() {
+    spring_share(3);
 }
 
 /// The same where the traps stand in the person's own configuration and in the environment of the daemon. The variables
