@@ -96,6 +96,8 @@ impl Device {
         command.args(arguments).env_clear().current_dir(&self.home);
         command.envs(self.variables.iter().cloned()).env("PATH", &self.path);
         command.env("HOME", &self.home).env("CEDE_HOME", &self.cede_home).env("LANG", "C.UTF-8");
+        // Not below the home, of which tests say what lies in it.
+        command.env("XDG_STATE_HOME", self.home.with_file_name("states"));
         command.env("GIT_CONFIG_NOSYSTEM", "1");
         command
     }

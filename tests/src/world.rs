@@ -8,10 +8,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use cede_core::custodian::{Custodian, Standing};
+use cede_core::electorate::Electorate;
 use cede_core::now::Now;
 use cede_core::output::Output;
 use cede_wire::id::{HandoffId, SessionId};
 use cede_wire::message::PeerMessage;
+use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, NativeId, SessionKey};
 
@@ -34,15 +36,26 @@ struct Weather {
     crash: u64,
     /// A turn is committed though the session is frozen: an agent that escaped its fence.
     sneak: u64,
+    /// An operator says that an owner is gone, whether it is or not.
+    seize: u64,
+    /// A device that starts finds its state at another place.
+    doubt: u64,
 }
 
 impl Weather {
-    const CALM: Self = Self { lose: 0, double: 0, crash: 0, sneak: 0 };
+    const CALM: Self = Self { lose: 0, double: 0, crash: 0, sneak: 0, seize: 0, doubt: 0 };
 
     fn of(random: &mut Random) -> Self {
         // Some seeds are fair but for one thing, so that long stories happen too.
         let mut up_to = |most: u64| if random.chance(500) { 0 } else { random.below(most) };
-        Self { lose: up_to(250), double: up_to(200), crash: up_to(90), sneak: up_to(200) }
+        Self {
+            lose: up_to(250),
+            double: up_to(200),
+            crash: up_to(90),
+            sneak: up_to(200),
+            seize: up_to(300),
+            doubt: up_to(150),
+        }
     }
 }
 
@@ -78,6 +91,12 @@ pub struct Tally {
     pub refetched: u64,
     /// Offers that ended at their source as owner.
     pub abandoned: u64,
+    /// Sessions that were seized.
+    pub seized: u64,
+    /// Owners that heard of it, and kept their turns.
+    pub fenced: u64,
+    /// Devices that doubted their own records.
+    pub doubted: u64,
 }
 
 impl core::ops::AddAssign for Tally {
@@ -88,6 +107,9 @@ impl core::ops::AddAssign for Tally {
         self.turns += other.turns;
         self.refetched += other.refetched;
         self.abandoned += other.abandoned;
+        self.seized += other.seized;
+        self.fenced += other.fenced;
+        self.doubted += other.doubted;
     }
 }
 
@@ -129,6 +151,12 @@ impl World {
             tally: Tally::default(),
             trace: VecDeque::new(),
         };
+        let mut electorate = Electorate::default();
+        electorate.note(count as u64, world.devices.iter().map(Device::id).collect());
+        for device in &mut world.devices {
+            device.electorate = electorate.clone();
+            device.start(now).expect("an empty journal");
+        }
         for (n, key) in keys().into_iter().enumerate() {
             let owner = n % count;
             world.models.insert(key.id(), Model::new(key.clone(), owner));
@@ -153,7 +181,9 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..=39 => self.deliver_some(),
+            0..=37 => self.deliver_some(),
+            38 => self.seize_some(),
+            39 => self.confirm_some(),
             40..=64 => self.work_some(),
             65..=79 => self.let_time_pass(),
             80..=86 => self.turn_some(),
@@ -254,6 +284,11 @@ impl World {
             return;
         }
         self.note(|| format!("{device} starts"));
+        if self.random.chance(self.weather.doubt) && !self.devices[device].disk.journal.is_empty() {
+            self.note(|| format!("{device} doubts its own records"));
+            self.tally.doubted += 1;
+            self.devices[device].disk.journal.push(Record::Doubted { why: Doubt::Copied });
+        }
         if let Err(error) = self.devices[device].start(self.now) {
             self.fail(&format!("the journal of {device} does not restore: {error}"));
         }
@@ -332,11 +367,41 @@ impl World {
     fn offer_some(&mut self) {
         let session = self.some_session();
         let to = self.random.index(self.devices.len());
-        if let Some(from) = self.models[&session].active
-            && from != to
-        {
-            self.offer(from, to, session);
+        // After a seize more than one device may think that it is in charge.
+        let acting: Vec<usize> = (0..self.devices.len()).filter(|n| self.devices[*n].acts(session)).collect();
+        if !acting.is_empty() {
+            let from = acting[self.random.index(acting.len())];
+            if from != to {
+                self.offer(from, to, session);
+            }
         }
+    }
+
+    /// Of two devices only one has an operator who seizes: two could each say that the other is gone.
+    fn seize_some(&mut self) {
+        let (device, session) = (self.random.index(self.devices.len()), self.some_session());
+        let alone = self.devices.len() == 2 && device as u64 != self.seed % 2;
+        if alone || !self.random.chance(self.weather.seize) {
+            return;
+        }
+        let here = self.devices[device].disk.aside.get(&session).map(|turns| device::head(turns));
+        self.note(|| format!("{device} seizes {session:?}"));
+        self.tell_custodian(device, |custodian, now| {
+            let _ = custodian.seize(session, here, now);
+        });
+    }
+
+    fn confirm_some(&mut self) {
+        let device = self.random.index(self.devices.len());
+        let session = self.random.chance(500).then(|| self.some_session());
+        self.confirm(device, session);
+    }
+
+    fn confirm(&mut self, device: usize, session: Option<SessionId>) {
+        self.tell_custodian(device, |custodian, _| match session {
+            Some(session) => custodian.confirm(session),
+            None => custodian.confirm_all(),
+        });
     }
 
     fn offer(&mut self, from: usize, to: usize, session: SessionId) {
@@ -397,6 +462,7 @@ impl World {
         self.packets.clear();
         for device in 0..self.devices.len() {
             self.restart(device);
+            self.confirm(device, None);
         }
         self.raise_links();
         self.calm_down();
@@ -426,7 +492,7 @@ impl World {
     fn settled(&self) -> bool {
         self.models.values().all(|model| {
             let session = model.key.id();
-            let owner = model.active.is_some_and(|owner| match self.standing(owner, session) {
+            let owner = model.newest().active.is_some_and(|owner| match self.standing(owner, session) {
                 Some(standing) => standing == Standing::InCharge,
                 None => !model.moved,
             });
@@ -434,6 +500,7 @@ impl World {
                 device.custodian.as_ref().is_some_and(|custodian| {
                     custodian.arriving(session).is_some()
                         || custodian.asked(session).is_some()
+                        || custodian.to_branch(session)
                         || matches!(custodian.standing(session), Some(Standing::ReleasedTo(_)))
                 })
             };
@@ -446,12 +513,14 @@ impl World {
     }
 
     fn last_move(&mut self, key: &SessionKey) {
-        let Some(from) = self.models[&key.id()].active else { self.fail("nobody is the owner in fair weather") };
+        let Some(from) = self.models[&key.id()].newest().active else {
+            self.fail("nobody is the owner in fair weather")
+        };
         let to = (from + 1) % self.devices.len();
         self.offer(from, to, key.id());
         self.calm_down();
         self.check_settled();
-        self.ensure(self.models[&key.id()].active == Some(to), "a move in fair weather did not complete");
+        self.ensure(self.models[&key.id()].newest().active == Some(to), "a move in fair weather did not complete");
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {

@@ -7,7 +7,7 @@ use cede_tests::world::{Tally, World};
 /// Steps of one storm.
 const STEPS: usize = 600;
 
-/// Shows: H-1, H-6, H-7, H-8, H-10, H-16, H-17, H-18, H-20, H-21, H-24, H-25, J-1
+/// Shows: H-1, H-6, H-7, H-8, H-9, H-10, H-16, H-17, H-18, H-20, H-21, H-24, H-25, H-31, H-32, J-1
 #[test]
 fn no_storm_makes_two_owners_or_loses_a_turn() {
     if let Some(seed) = number("CEDE_SEED") {
@@ -23,6 +23,9 @@ fn no_storm_makes_two_owners_or_loses_a_turn() {
     assert!(total.refetched > seeds / 20, "few designates: {total:?}");
     assert!(total.abandoned > seeds, "few attempts given up: {total:?}");
     assert!(total.turns > 10 * seeds, "few turns: {total:?}");
+    assert!(total.seized > seeds / 10, "few seizes: {total:?}");
+    assert!(total.fenced > seeds / 20, "few owners that came back: {total:?}");
+    assert!(total.doubted > seeds / 10, "few doubts: {total:?}");
 }
 
 fn all(seeds: u64) -> Tally {

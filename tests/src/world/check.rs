@@ -1,12 +1,13 @@
 //! The invariants, after every step.
 
 use cede_core::custodian::Standing;
-use cede_wire::custody::Custody;
+use cede_wire::custody::{Custody, Seize};
 use cede_wire::id::{HandoffId, SessionId};
 use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 
 use super::World;
+use super::model::Line;
 
 impl World {
     /// An effect: the one thing that only the owner may do.
@@ -14,29 +15,41 @@ impl World {
         if !self.devices[device].acts(session) {
             return;
         }
-        let owner = self.models[&session].active;
+        let generation = self.generation(device, session);
+        let owner = self.models[&session].lines[&generation].active;
         self.ensure(owner == Some(device), &format!("{device} commits a turn, the owner is {owner:?}"));
         self.tally.turns += 1;
         let turn = self.tally.turns;
         self.note(|| format!("{device} commits turn {turn} of {session:?}"));
         self.devices[device].disk.logs.entry(session).or_default().push(turn);
-        if let Some(model) = self.models.get_mut(&session) {
-            model.committed.push(turn);
+        if let Some(line) = self.models.get_mut(&session).and_then(|model| model.lines.get_mut(&generation)) {
+            line.committed.push(turn);
         }
+    }
+
+    fn generation(&self, device: usize, session: SessionId) -> u64 {
+        self.devices[device].custodian.as_ref().map_or(0, |custodian| custodian.token(session).generation)
     }
 
     /// Records reach the disk: the only moments at which the model changes.
     pub(super) fn persist(&mut self, device: usize, records: Vec<Record>) {
-        for record in records {
+        // Where chains part, records of a lower token may come before the one that counts.
+        let last = |record: &Record| matches!(record, Record::Custody(_));
+        let last = records.iter().rposition(last);
+        let staged = records.iter().any(|record| matches!(record, Record::Active { .. }));
+        for (at, record) in records.into_iter().enumerate() {
             self.note(|| format!("{device} persists {}", format!("{record:?}").chars().take(100).collect::<String>()));
             match &record {
                 Record::Custody(link) => {
                     let link = cede_seal::verify::verify(link).expect("a device keeps only what verifies");
-                    self.observe_link(device, &link);
+                    if Some(at) == last {
+                        self.observe_token(device, link.session(), link.token());
+                    }
+                    self.observe_link(device, &link, staged);
                 }
                 Record::Active { session, token, .. } => {
                     self.observe_token(device, *session, *token);
-                    self.become_active(device, *session);
+                    self.become_active(device, *session, token.generation);
                 }
                 _ => {}
             }
@@ -49,14 +62,17 @@ impl World {
         self.ensure(known.is_none_or(|known| known <= token), "a token goes down on one device");
     }
 
-    fn observe_link(&mut self, device: usize, link: &Custody) {
+    fn observe_link(&mut self, device: usize, link: &Custody, staged: bool) {
         let session = link.session();
-        self.observe_token(device, session, link.token());
-        let Custody::Release(release) = link else {
-            if let Some(model) = self.models.get_mut(&session) {
-                model.moved = true;
+        let release = match link {
+            Custody::Release(release) => release,
+            Custody::Seize(seize) => return self.observe_seize(device, seize, staged),
+            Custody::Genesis(_) => {
+                if let Some(model) = self.models.get_mut(&session) {
+                    model.moved = true;
+                }
+                return;
             }
-            return;
         };
         let to = self.devices.iter().position(|other| other.id() == release.to).expect("a member");
         let model = self.models.get_mut(&session).expect("a session of this world");
@@ -64,27 +80,51 @@ impl World {
         if held != to {
             self.fail("one token has two holders");
         }
-        if release.from == self.devices[device].id() && release.next_token > self.models[&session].token {
+        let line = &self.models[&session].lines[&release.token.generation];
+        if release.from == self.devices[device].id() && release.next_token > line.token {
             self.decide(device, to, release);
         }
+    }
+
+    /// A generation begins on the disk of the device that seized, and only there: one device each.
+    fn observe_seize(&mut self, device: usize, seize: &Seize, staged: bool) {
+        if seize.to != self.devices[device].id() {
+            return;
+        }
+        let disk = &self.devices[device].disk;
+        let copies = disk.received.values().chain(disk.aside.get(&seize.session));
+        let Some(committed) = copies.clone().find(|turns| super::device::head(turns) == seize.head).cloned() else {
+            self.fail("a device seizes with a copy that it does not have");
+        };
+        let model = self.models.get_mut(&seize.session).expect("a session of this world");
+        let active = (!staged).then_some(device);
+        let line = Line { active, named: device, token: seize.next_token, committed };
+        let before = model.lines.insert(seize.next_token.generation, line);
+        model.holders.insert(seize.next_token, device);
+        self.tally.seized += 1;
+        self.ensure(before.is_none(), "one generation has two owners");
     }
 
     /// The decision of a handoff: one record on the owner's disk.
     fn decide(&mut self, device: usize, to: usize, release: &cede_wire::custody::Release) {
         let session = release.session;
-        self.ensure(self.models[&session].active == Some(device), "a device that is not the owner releases");
-        let committed = self.models[&session].committed.clone();
+        let generation = release.token.generation;
+        let line = &self.models[&session].lines[&generation];
+        self.ensure(line.active == Some(device), "a device that is not the owner releases");
+        let committed = line.committed.clone();
         self.ensure(self.devices[device].disk.log(session) == committed, "the source decides without all turns");
         self.ensure(super::device::head(&committed) == release.head, "a release names another head than the owner's");
         let captured = self.devices[device].disk.captured.get(&release.handoff) == Some(&committed);
         self.ensure(captured, "the source decides without a pinned copy");
         self.tally.released += 1;
         let model = self.models.get_mut(&session).expect("a session of this world");
-        (model.active, model.named, model.token) = (None, to, release.next_token);
+        let line = model.lines.get_mut(&generation).expect("a generation that was seen");
+        (line.active, line.named, line.token) = (None, to, release.next_token);
     }
 
-    fn become_active(&mut self, device: usize, session: SessionId) {
-        let (active, named) = (self.models[&session].active, self.models[&session].named);
+    fn become_active(&mut self, device: usize, session: SessionId, generation: u64) {
+        let line = &self.models[&session].lines[&generation];
+        let (active, named) = (line.active, line.named);
         if active == Some(device) {
             // Fetched again after a loss, before anything was done with it.
             self.ensure(
@@ -96,8 +136,8 @@ impl World {
         self.ensure(active.is_none(), &format!("{device} becomes active while {active:?} is"));
         self.ensure(named == device, "a device becomes active that no release names");
         self.tally.activated += 1;
-        if let Some(model) = self.models.get_mut(&session) {
-            model.active = Some(device);
+        if let Some(line) = self.models.get_mut(&session).and_then(|model| model.lines.get_mut(&generation)) {
+            line.active = Some(device);
         }
     }
 
@@ -147,23 +187,26 @@ impl World {
         }
     }
 
-    /// At most one acts, it is the one of the model, and it has every turn.
+    /// At most one acts in a generation, it is the one of the model, and it has every turn of it.
     fn check_owner(&self, session: SessionId) {
         let model = &self.models[&session];
         for (n, device) in self.devices.iter().enumerate() {
             if device.acts(session) {
-                self.ensure(model.active == Some(n), &format!("{n} acts, the owner is {:?}", model.active));
-                self.ensure(device.disk.log(session) == model.committed, "the owner lacks committed turns");
+                let line = &model.lines[&self.generation(n, session)];
+                self.ensure(line.active == Some(n), &format!("{n} acts, the owner is {:?}", line.active));
+                self.ensure(device.disk.log(session) == line.committed, "the owner lacks committed turns");
             }
         }
-        // A failure before the decision leaves the source as it was.
-        if let Some(owner) = model.active
+        // A failure before the decision leaves the source as it was; so does all but a seize.
+        let newest = model.newest();
+        if let Some(owner) = newest.active
             && let Some(standing) = self.standing(owner, session)
         {
             let may = match standing {
                 Standing::InCharge | Standing::Leaving(_) | Standing::Arriving => true,
                 // It lost what it received before it put it in its place.
                 Standing::PayloadMissing => !self.devices[owner].acts(session),
+                Standing::Unconfirmed => self.devices[owner].custodian.as_ref().is_some_and(|c| c.doubt().is_some()),
                 _ => false,
             };
             self.ensure(may, &format!("the owner {owner} thinks that it is {standing:?}"));
@@ -173,12 +216,20 @@ impl World {
     /// Every committed turn is on a disk; while a release is not answered, on two unless the destination lost its own.
     fn check_copies(&self, session: SessionId) {
         let model = &self.models[&session];
-        let whole = |turns: &Vec<u64>| *turns == model.committed;
-        let mut copies = self.devices.iter().flat_map(|device| {
-            let log = device.disk.logs.get(&session).into_iter();
+        let newest = model.newest();
+        let whole = |turns: &Vec<u64>| *turns == newest.committed;
+        let mut copies = self.devices.iter().enumerate().flat_map(|(n, device)| {
+            // What a device seized with lies behind its own fence until the hands took that down.
+            let seized = device.disk.aside.get(&session).filter(|_| newest.active == Some(n));
+            let log = device.disk.logs.get(&session).into_iter().chain(seized);
             log.chain(device.disk.captured.values()).chain(device.disk.received.values())
         });
         self.ensure(copies.any(whole), "no disk has every committed turn");
+        for line in model.lines.values() {
+            let mut kept = self.devices.iter().flat_map(|device| device.disk.everything());
+            let there = kept.any(|turns| turns.starts_with(&line.committed));
+            self.ensure(there, "turns of a seized owner are lost");
+        }
         for device in &self.devices {
             let Some(custodian) = &device.custodian else { continue };
             if let (Some(Standing::ReleasedTo(_)), Some(Custody::Release(release))) =
@@ -201,8 +252,10 @@ impl World {
                 self.ensure(custodian.leaving(*session).is_none(), "an attempt never ends");
                 let raised = custodian.fences_to_lift().iter().any(|(fenced, _)| fenced == session);
                 self.ensure(!raised, "a fence stands in fair weather");
-                let elsewhere = matches!(self.standing(n, *session), None | Some(Standing::Elsewhere(_)));
-                self.ensure(elsewhere || model.active == Some(n), "a device waits for ever");
+                let elsewhere =
+                    matches!(self.standing(n, *session), None | Some(Standing::Elsewhere(_) | Standing::SeizedBy(_)));
+                self.ensure(elsewhere || model.newest().active == Some(n), "a device waits for ever");
+                self.ensure(!custodian.to_branch(*session), "turns of a seized owner are never kept");
             }
         }
     }

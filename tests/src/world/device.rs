@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cede_core::custodian::{Custodian, RestoreError, Trust};
 use cede_core::destination::DestinationPhase;
+use cede_core::electorate::Electorate;
 use cede_core::now::Now;
 use cede_core::output::Event;
 use cede_core::source::{OfferTerms, Quiet, Round};
@@ -23,6 +24,10 @@ pub(super) struct Disk {
     pub(super) journal: Vec<Record>,
     /// Sessions in their place: the agent's own record.
     pub(super) logs: BTreeMap<SessionId, Vec<u64>>,
+    /// Sessions behind a fence: they were given away or seized.
+    pub(super) aside: BTreeMap<SessionId, Vec<u64>>,
+    /// Turns that were kept because nothing else had them.
+    pub(super) branches: Vec<Vec<u64>>,
     /// Payloads that were captured here, by attempt; pinned until the attempt is over or the new owner acts.
     pub(super) captured: BTreeMap<HandoffId, Vec<u64>>,
     /// Payloads that arrived here, by attempt.
@@ -32,6 +37,19 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// The fence over a session comes down: what lies behind it is in its place again.
+    pub(super) fn unfence(&mut self, session: SessionId) {
+        if let Some(turns) = self.aside.remove(&session) {
+            self.logs.entry(session).or_insert(turns);
+        }
+    }
+
+    /// Every copy of anything.
+    pub(super) fn everything(&self) -> impl Iterator<Item = &Vec<u64>> {
+        let places = self.logs.values().chain(self.aside.values()).chain(&self.branches);
+        places.chain(self.captured.values()).chain(self.received.values())
+    }
+
     pub(super) fn log(&self, session: SessionId) -> &[u64] {
         self.logs.get(&session).map_or(&[], Vec::as_slice)
     }
@@ -50,6 +68,7 @@ pub(super) struct Device {
     pub(super) custodian: Option<Custodian>,
     pub(super) disk: Disk,
     pub(super) tasks: VecDeque<Task>,
+    pub(super) electorate: Electorate,
     /// The rounds that are being fetched.
     pub(super) fetching: BTreeMap<HandoffId, Manifest>,
 }
@@ -61,6 +80,7 @@ impl Device {
             custodian: None,
             disk: Disk::default(),
             tasks: VecDeque::new(),
+            electorate: Electorate::default(),
             fetching: BTreeMap::new(),
         };
         device.start(now).expect("an empty journal");
@@ -75,7 +95,9 @@ impl Device {
         let (incarnation, mesh) = (Incarnation::new([9; 16]), Some(MeshId::new([5; 32])));
         let records = self.disk.journal.iter();
         let mut custodian = Custodian::restore(self.local.clone(), incarnation, mesh, records, Trust::Whole, now)?;
+        custodian.set_electorate(self.electorate.clone());
         for (session, _) in custodian.fences_to_lift() {
+            self.disk.unfence(session);
             custodian.fence_lifted(session);
         }
         let sessions: Vec<_> = custodian.sessions().map(|(id, _)| id).collect();

@@ -1,6 +1,6 @@
 //! What a device's hands do with what its decider tells them, and what its agent does on its own.
 
-use cede_core::custodian::Standing;
+use cede_core::custodian::{Custodian, Standing};
 use cede_core::destination::StagedPayload;
 use cede_core::output::Event;
 use cede_core::source::SourcePhase;
@@ -72,10 +72,15 @@ impl World {
             }
             Event::Resend(accept) => self.resend(device, &accept),
             Event::PeerFault { what, .. } => self.fail(&format!("an honest device is blamed: {what}")),
-            Event::Seized { .. } | Event::SeizedHere { .. } | Event::OfferLost { .. } | Event::Contested { .. } => {
-                self.fail("a session is seized that nobody seized")
+            Event::Seized { session, .. } => self.keep_aside(device, session),
+            Event::SeizedHere { session, staged, .. } => self.work_again(device, session, staged.is_some()),
+            Event::OfferLost { handoff, .. } => {
+                self.devices[device].disk.captured.remove(&handoff);
             }
-            Event::NotSeized { .. } | Event::Doubted(_) | Event::Confirmed { .. } | Event::Withdrawn { .. } => {}
+            Event::Contested { .. } => self.fail("two seizes of one generation"),
+            Event::Doubted(why) => self.fail(&format!("an honest device doubts itself: {why:?}")),
+            Event::Confirmed { .. } => self.lift_stale(device),
+            Event::NotSeized { .. } | Event::Withdrawn { .. } => {}
         }
     }
 
@@ -119,7 +124,15 @@ impl World {
 
     fn resend(&mut self, device: usize, accept: &Accept) {
         let Some(log) = self.devices[device].disk.captured.get(&accept.handoff).cloned() else {
-            self.fail("a released payload is not pinned");
+            let released = self.models.keys().any(|id| {
+                let custodian = self.devices[device].custodian.as_ref();
+                let last = custodian.and_then(|custodian| custodian.chain(*id)).map(|chain| chain.last().clone());
+                let standing = custodian.and_then(|custodian| custodian.standing(*id));
+                matches!(standing, Some(Standing::ReleasedTo(_)))
+                    && matches!(last, Some(Custody::Release(release)) if release.handoff == accept.handoff)
+            });
+            // Once the new owner acts the copy may go.
+            return self.ensure(!released, "a released payload is not pinned");
         };
         let round = round(&log);
         let custodian = self.devices[device].custodian.as_ref();
@@ -189,7 +202,11 @@ impl World {
             });
             return;
         };
-        self.devices[device].disk.logs.insert(session, turns);
+        let disk = &mut self.devices[device].disk;
+        let before = disk.logs.remove(&session).or_else(|| disk.aside.remove(&session));
+        // Another history under this id is kept, as the adapters do.
+        disk.branches.extend(before.filter(|before| !turns.starts_with(before)));
+        disk.logs.insert(session, turns);
         self.tell_custodian(device, |custodian, _| custodian.installed(session, handoff));
         if self.standing(device, session) == Some(Standing::InCharge) {
             self.devices[device].disk.received.remove(&handoff);
@@ -199,7 +216,43 @@ impl World {
     fn move_aside(&mut self, device: usize, session: SessionId) {
         let standing = self.standing(device, session);
         if matches!(standing, Some(Standing::ReleasedTo(_) | Standing::Elsewhere(_))) {
-            self.devices[device].disk.logs.remove(&session);
+            self.fence(device, session);
+        }
+    }
+
+    fn fence(&mut self, device: usize, session: SessionId) {
+        let disk = &mut self.devices[device].disk;
+        if let Some(turns) = disk.logs.remove(&session) {
+            disk.aside.insert(session, turns);
+        }
+    }
+
+    /// Another device seized the session: what only this one has is kept before anything comes in its place.
+    fn keep_aside(&mut self, device: usize, session: SessionId) {
+        if !self.devices[device].custodian.as_ref().is_some_and(|custodian| custodian.to_branch(session)) {
+            return;
+        }
+        self.tally.fenced += 1;
+        self.fence(device, session);
+        let disk = &mut self.devices[device].disk;
+        disk.branches.extend(disk.aside.get(&session).cloned());
+        self.tell_custodian(device, |custodian, _| custodian.branched(session));
+    }
+
+    /// The fence of an attempt that a doubt outlived.
+    fn lift_stale(&mut self, device: usize) {
+        let stale = self.devices[device].custodian.as_ref().map(Custodian::fences_to_lift).unwrap_or_default();
+        for (session, _) in stale {
+            self.devices[device].disk.unfence(session);
+            self.tell_custodian(device, |custodian, _| custodian.fence_lifted(session));
+        }
+    }
+
+    /// This device seized the session, and goes on with what lies behind its own fence.
+    fn work_again(&mut self, device: usize, session: SessionId, staged: bool) {
+        if !staged && self.standing(device, session) == Some(Standing::InCharge) {
+            self.devices[device].disk.unfence(session);
+            self.tell_custodian(device, |custodian, _| custodian.fence_lifted(session));
         }
     }
 
