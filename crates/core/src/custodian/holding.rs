@@ -58,7 +58,9 @@ impl Custodian {
     ) {
         // In doubt about its own records a device may have approved it and forgotten that. It does not act on it either way.
         let known = |s: &Session| s.doubted || s.attempts.approval(release.handoff).is_some();
-        if self.sessions.get(&session).is_some_and(known) {
+        // So may one that does not doubt yet, and is shown that it gave the session away: it would go on under the old token.
+        let forgot = self.has_chain(session) && self.forgot(&links);
+        if forgot || self.sessions.get(&session).is_some_and(known) {
             self.accept_custody(session, chain, links);
             return;
         }

@@ -22,6 +22,7 @@ use crate::output::{Event, Output};
 use crate::source::{OfferTerms, Quiet, Round};
 
 mod crashes;
+mod doubtful;
 mod edges;
 mod faults;
 mod hostile;

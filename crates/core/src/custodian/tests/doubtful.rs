@@ -104,3 +104,32 @@ fn designate_and_device_in_doubt_wait_as_long_under_any_zero() {
     net.crash(B);
     alike(&net.nodes[B].custodian);
 }
+
+/// B as it was once, from a backup that nobody noticed: its line to A shows it what it forgot.
+fn rolled_back(turns: &[usize], back_to: usize) -> Net {
+    let mut net = Net::pair();
+    let mut journals = Vec::new();
+    for pair in turns.windows(2) {
+        journals.push(net.nodes[B].journal.clone());
+        net.give(pair[0], pair[1]);
+    }
+    net.apart = true;
+    net.nodes[B].journal = journals[back_to].clone();
+    net.crash(B);
+    net.link(A, B);
+    net
+}
+
+/// Shows: H-22, H-32
+#[test]
+fn device_that_forgot_what_it_signed_doubts_itself() {
+    for (turns, back_to) in [(&[A, B, A][..], 1), (&[A, B, A, B], 1), (&[A, B, A, B, A], 1)] {
+        let net = rolled_back(turns, back_to);
+        let doubted = Record::Doubted { why: cede_wire::record::Doubt::Forgotten };
+        assert!(net.nodes[B].journal.contains(&doubted), "{turns:?}");
+        assert!(!net.acts(B), "{turns:?}");
+        assert_eq!(net.nodes[B].custodian.doubt(), Some(cede_wire::record::Doubt::Forgotten));
+        let again = restore(&net.nodes[B].local, &net.nodes[B].journal, Trust::Whole, net.now);
+        assert!(!again.may_act(session()), "{turns:?}: a restart is no confirmation");
+    }
+}

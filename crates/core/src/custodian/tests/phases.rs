@@ -306,6 +306,18 @@ fn seize_is_held_to_the_votes_it_names() {
     assert_eq!(check(vec![vote(&a, 1)]), Err(VotesError::BadVote), "of the lost owner");
     assert_eq!(check(vec![vote(&b, 1)]), Err(VotesError::BadVote), "its own, twice");
     assert_eq!(check(vec![vote(&c, 1), vote(&c, 1)]), Err(VotesError::BadVote), "one vote doubled");
+    let good = (*verify(&vote(&c, 1)).unwrap()).clone();
+    let stranger = Arc::new(LocalDevice::from_secret(&[77; 32]));
+    for (by, other) in [
+        (&c, cede_wire::custody::SeizeVote { mesh: MeshId::new([6; 32]), ..good.clone() }),
+        (&c, cede_wire::custody::SeizeVote { session: named("other").id(), ..good.clone() }),
+        (&c, cede_wire::custody::SeizeVote { members: 2, ..good.clone() }),
+        (&c, cede_wire::custody::SeizeVote { to: a.device(), ..good.clone() }),
+        (&stranger, good.clone()),
+    ] {
+        let other = cede_wire::custody::SeizeVote { voter: by.device(), ..other };
+        assert_eq!(check(vec![by.sign(&other).unwrap()]), Err(VotesError::BadVote), "{other:?}");
+    }
     let many = vec![vote(&c, 1); cede_wire::limits::SEIZE_VOTES + 1];
     assert_eq!(check(many), Err(VotesError::BadVote), "more than there can be");
     let of = |seize: Seize| electorate.check(&seize, a.device());
