@@ -80,12 +80,24 @@ fn no_state_of_a_small_mesh_breaks_a_rule() {
     assert!(states > if long { 500_000 } else { 10_000 }, "few states: {states}");
 }
 
-const SHORT: [&str; 5] = [
-    "offers=2,losses=1,doubles=1",
+const SHORT: [&str; 6] = [
+    "offers=2,losses=1",
+    "losses=1,doubles=1",
     "crashes=1,outlast",
     "cuts=1",
     "seizes=1,gossip",
     "turns=1,sneaks=1,rounds=1,refusals=1,spoils=1",
 ];
 
-const LONG: [&str; 1] = ["offers=2,crashes=1,losses=1"];
+const LONG: [&str; 10] = [
+    "offers=2,losses=1,doubles=1",
+    "offers=2,crashes=1,losses=1",
+    "offers=2,seizes=1,gossip",
+    "seizes=1,gossip,turns=1,losses=1",
+    "turns=1,sneaks=1,rounds=1,refusals=1,spoils=1,losses=1,doubles=1",
+    "wakes=2,sleeps=1,losses=1,refusals=1",
+    "spoils=1,losses=1,crashes=1",
+    "crashes=2",
+    "devices=3,offers=2,carries=1,losses=1",
+    "devices=3,crashes=1",
+];

@@ -23,7 +23,6 @@ impl Hand<'_> {
             Event::Retired { handoff, .. } => {
                 self.node.disk.captured.remove(handoff);
             }
-            Event::Released { .. } => self.move_aside(),
             Event::Discard { handoff, .. } => self.throw_away(*handoff),
             Event::RoundComplete { handoff, .. } => {
                 if self.phase(*handoff) == Some(SourcePhase::Transferring) {
@@ -39,6 +38,7 @@ impl Hand<'_> {
             | Event::AckHeld { .. }
             | Event::StillOwner { .. }
             | Event::Resend(_)
+            | Event::Released { .. }
             | Event::Seized { .. }
             | Event::SeizedHere { .. } => self.node.tasks.push(event),
             other => self.broken(Rule::Sound, format!("nobody asked for this: {other:?}")),
@@ -68,6 +68,7 @@ impl Hand<'_> {
             }
             Event::SeizedHere { staged: None, .. } => self.lift_fence(),
             Event::Seized { .. } => self.branch(),
+            Event::Released { .. } => self.move_aside(),
             Event::Resend(accept) => self.resend(accept.handoff),
             _ => {}
         }

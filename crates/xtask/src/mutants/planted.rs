@@ -132,11 +132,18 @@ pub(crate) const PLANTED: &[Planted] = &[
     planted(
         "two-commits",
         "two commits at once are two",
-        &[edit(
-            SOURCE,
-            "        self.phase = SourcePhase::Committed;\n        Ok(certificate)",
-            "        Ok(certificate)",
-        )],
+        &[
+            edit(
+                SOURCE,
+                "        self.phase = SourcePhase::Committed;\n        Ok(certificate)",
+                "        Ok(certificate)",
+            ),
+            edit(
+                LEAVING,
+                "state.role = Role::Released(Released::new(&release, now.after(limits::RELEASE_FIRST)));",
+                "let _ = (&release, now, limits::RELEASE_FIRST, Released::new);",
+            ),
+        ],
     ),
     planted(
         "released-acts",
