@@ -329,6 +329,26 @@ fn parents_that_are_exchanged_after_the_stage_lead_nowhere() {
     println!("parents exchanged between stage and activation: {tried}, 0 bytes outside");
 }
 
+/// Lists that say that they are endless, and one that is longer than any by one: refused before they are read.
+/// Shows: T-1, T-11
+#[test]
+fn endless_lists_are_refused_at_once() {
+    let key = SessionKey { agent: AgentKind::Files, native: NativeId::parse("gift").unwrap() };
+    let head = Head { turn: 0, length: 0, hash: Hash::of(b"") };
+    let empty = encode(&Loose { key, head, entries: Vec::new() });
+    let (count, before) = empty.split_last().unwrap();
+    assert_eq!((*count, Catalog::from_bytes(&empty).is_ok()), (0, true));
+    let one = encode(&directory("a", 0o755));
+    let most = cede_wire::limits::CATALOG_ENTRIES as u64;
+    let mut refused = 0;
+    for (said, really) in [(most + 1, most + 1), (u64::from(u32::MAX), 3), (u64::MAX, 0), (most, 3), (1 << 40, most)] {
+        let bytes = [before, &encode(&said), &one.repeat(really as usize)].concat();
+        assert!(Catalog::from_bytes(&bytes).is_err(), "{said} entries were said, {really} are there");
+        refused += 1;
+    }
+    println!("endless catalogs: {refused} of {refused} refused");
+}
+
 fn report(what: &str, refused: &BTreeMap<&str, u32>, inside: &BTreeMap<&str, u32>, least: u32) {
     for kind in refused.keys().chain(inside.keys()).collect::<std::collections::BTreeSet<_>>() {
         let count = |map: &BTreeMap<&str, u32>| map.get(*kind).copied().unwrap_or(0);

@@ -117,7 +117,7 @@ fn git_directories() -> Vec<Hostile> {
     names.iter().flat_map(below).map(one).collect()
 }
 
-/// What no tree holds: kinds of entries, modes and times that do not exist, lists that say that they are endless.
+/// What no tree holds: kinds of entries, modes and times that do not exist.
 fn impossible() -> Vec<Hostile> {
     let mut kit = Vec::new();
     let mut add = |kind, body: Body| kit.push(of(kind, true, vec![entry("a", body)], Store::default()));
