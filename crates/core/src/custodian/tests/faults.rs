@@ -479,3 +479,20 @@ fn offer_that_a_forgetful_destination_cannot_follow_is_whole_the_next_time() {
     net.give(A, B);
     net.only_owner(B, &[1, 2]);
 }
+
+/// Shows: H-18
+#[test]
+fn word_of_an_earlier_visit_does_not_let_the_copy_go() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    let old = net.sent.iter().find(|(from, message)| *from == B && matches!(message, PeerMessage::Activated(_)));
+    let old = old.map(|(_, message)| message.clone()).unwrap();
+    net.give(B, A);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    net.give(A, B);
+    let (from, now) = (net.id(B), net.now);
+    net.nodes[A].custodian.handle_message(from, &old, now);
+    net.drain(A);
+    assert_eq!(net.standing(A), Some(Standing::ReleasedTo(net.id(B))));
+    assert_eq!(net.after_crash(A), Some(Standing::ReleasedTo(net.id(B))));
+}
