@@ -11,6 +11,7 @@ use cede_core::custodian::{Custodian, Standing};
 use cede_core::electorate::Electorate;
 use cede_core::now::Now;
 use cede_core::output::Output;
+use cede_wire::custody::{Custody, Head};
 use cede_wire::id::{HandoffId, SessionId};
 use cede_wire::message::PeerMessage;
 use cede_wire::record::{Doubt, Record};
@@ -53,8 +54,8 @@ impl Weather {
             double: up_to(200),
             crash: up_to(90),
             sneak: up_to(200),
-            seize: up_to(300),
-            doubt: up_to(150),
+            seize: up_to(1_000),
+            doubt: up_to(600),
         }
     }
 }
@@ -181,8 +182,8 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..=37 => self.deliver_some(),
-            38 => self.seize_some(),
+            0..=35 => self.deliver_some(),
+            36..=38 => self.seize_some(),
             39 => self.confirm_some(),
             40..=64 => self.work_some(),
             65..=79 => self.let_time_pass(),
@@ -379,16 +380,32 @@ impl World {
 
     /// Of two devices only one has an operator who seizes: two could each say that the other is gone.
     fn seize_some(&mut self) {
-        let (device, session) = (self.random.index(self.devices.len()), self.some_session());
-        let alone = self.devices.len() == 2 && device as u64 != self.seed % 2;
-        if alone || !self.random.chance(self.weather.seize) {
+        let session = self.some_session();
+        let may = |n: &usize| {
+            let alone = self.devices.len() == 2 && *n as u64 != self.seed % 2;
+            let custodian = self.devices[*n].custodian.as_ref();
+            !alone && custodian.is_some_and(|custodian| custodian.prospect(session, self.here(*n, session)).is_ok())
+        };
+        let could: Vec<usize> = (0..self.devices.len()).filter(may).collect();
+        if could.is_empty() || !self.random.chance(self.weather.seize) {
             return;
         }
-        let here = self.devices[device].disk.aside.get(&session).map(|turns| device::head(turns));
+        let device = could[self.random.index(could.len())];
+        // Mostly the owner is really away, at least for now.
+        if let Some(owner) = self.models[&session].newest().active.filter(|owner| *owner != device)
+            && self.random.chance(700)
+        {
+            (0..self.devices.len()).for_each(|other| self.cut(owner, other));
+        }
+        let here = self.here(device, session);
         self.note(|| format!("{device} seizes {session:?}"));
         self.tell_custodian(device, |custodian, now| {
             let _ = custodian.seize(session, here, now);
         });
+    }
+
+    fn here(&self, device: usize, session: SessionId) -> Option<Head> {
+        self.devices[device].disk.aside.get(&session).map(|turns| device::head(turns))
     }
 
     fn confirm_some(&mut self) {
@@ -424,6 +441,11 @@ impl World {
     /// A disk loses a payload that was durable; the device notices.
     fn lose_some_stage(&mut self) {
         let (device, session) = (self.random.index(self.devices.len()), self.some_session());
+        let chain = self.devices[device].custodian.as_ref().and_then(|custodian| custodian.chain(session));
+        if chain.is_some_and(|chain| matches!(chain.last(), Custody::Seize(_))) {
+            // What was staged may be the only copy of it that counts.
+            return;
+        }
         if self.standing(device, session) == Some(Standing::Arriving) {
             // It notices when it puts the session in its place.
             self.note(|| format!("{device} loses what it received"));

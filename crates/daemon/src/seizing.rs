@@ -203,7 +203,7 @@ impl Actor {
         let silent = silent.iter().map(|device| format!("{} did not answer", self.device_name(*device)));
         let all: Vec<String> = said.chain(silent).collect();
         let why = if all.is_empty() {
-            "another device changed who is in charge meanwhile".to_owned()
+            "who is in charge, or what lies here of it, changed meanwhile".to_owned()
         } else {
             format!("more than half of all devices must agree: {}", all.join("; "))
         };

@@ -303,3 +303,35 @@ fn damaged_journal_is_set_aside_by_command_and_confirmed() {
     assert!(!doctor.contains("cede confirm"), "{doctor}");
     assert!(devices.a.session(key.id()).is_none_or(|session| !session.state.starts_with("unconfirmed")));
 }
+
+/// Shows: H-15, H-8, H-26
+#[test]
+fn release_that_was_forgotten_is_claimed_and_fetched_again() {
+    let mut devices = Devices::friends(CEDE);
+    let (tree, id) = adopted(&devices.a);
+    devices.b.stop();
+    let saved = devices.root.path().join("saved");
+    copy(&devices.b.cede_home, &saved);
+    devices.b.start();
+    devices.wait_for_link();
+    devices.a.to("server", id).unwrap();
+    let arrived = evidence(&devices.b.home.join("project"));
+    assert_eq!(arrived, evidence(&tree));
+    devices.b.stop();
+    std::fs::remove_dir_all(&devices.b.cede_home).unwrap();
+    copy(&saved, &devices.b.cede_home);
+    devices.b.start();
+    devices.wait_for_link();
+    let cure = format!("cede claim {}", id.short());
+    wait_until("it hears what it forgot", || typed(&devices.b, &["doctor"]).1.contains(&cure));
+    assert_eq!(devices.b.session(id).filter(|session| session.here).map(|session| session.state), None);
+    let (code, said) = typed(&devices.b, &["confirm", "--all"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = typed(&devices.b, &["claim", &id.short()]);
+    assert_eq!(code, 0, "{said}");
+    wait_until("it is in its place", || devices.b.session(id).is_some_and(|s| s.state == "in charge here"));
+    let here = devices.b.session(id).unwrap();
+    assert_eq!(evidence(Path::new(&here.directory)), arrived);
+    let (code, said) = typed(&devices.b, &["claim", &id.short()]);
+    assert_eq!(code, i32::from(exit::USAGE), "{said}");
+}

@@ -232,12 +232,19 @@ impl Custodian {
         let Role::Owner { arrived: Some(Arrived { handoff: arrived, installed: false }) } = state.role else {
             return false;
         };
-        let Some(Custody::Release(release)) = state.chain.as_ref().map(Chain::last) else { return false };
-        if arrived != handoff {
-            return false;
-        }
-        let source = release.from;
-        state.role = Role::Designate(designate(release, state.attempts.approval(handoff), ask_at));
+        let Some(chain) = state.chain.as_ref().filter(|_| arrived == handoff) else { return false };
+        let source = chain.owner_before();
+        let missing = match chain.last() {
+            Custody::Release(release) => designate(release, state.attempts.approval(handoff), ask_at),
+            // The only copy was the one that was staged here. Nobody can send it again; a device that has turns of it, this
+            // one too, may seize it in its turn.
+            Custody::Seize(seize) => {
+                let (head, nothing) = (seize.head, Hash::of(&[]));
+                Designate { handoff, source, head, root: nothing, scope: nothing, ask_at }
+            }
+            Custody::Genesis(_) => return false,
+        };
+        state.role = Role::Designate(missing);
         self.tell(Event::Refetch { session, handoff, source });
         true
     }

@@ -208,6 +208,13 @@ impl Custodian {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(seizing) = state.seizing.take() else { return };
         let Some(chain) = &state.chain else { return };
+        // What was staged may have been lost, or have made room for another attempt, while the votes came.
+        let staged_then = seizing.prospect.staged.map(|handoff| (handoff, seizing.prospect.head));
+        let staged_now = state.staged_copy().map(|(handoff, payload)| (handoff, payload.head));
+        if staged_then.is_some() && staged_then != staged_now {
+            let (answers, silent) = (Vec::new(), Vec::new());
+            return self.tell(Event::NotSeized { session, refusal: Refusal::Cancelled, answers, silent });
+        }
         let Prospect { token, next_token, head, staged, owner, .. } = seizing.prospect;
         let seize = Seize {
             mesh: chain.mesh(),

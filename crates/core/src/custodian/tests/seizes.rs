@@ -449,3 +449,41 @@ fn device_that_acts_under_a_seized_token_hears_of_the_seize_by_the_line_that_sta
     net.only_owner(A, &[1, 2]);
     assert_eq!(net.standing(B), Some(Standing::SeizedBy(net.id(A))));
 }
+
+/// Shows: H-9, H-10
+#[test]
+fn seized_stage_that_is_lost_before_it_is_in_its_place_is_seized_again_where_turns_are() {
+    let mut net = staged_and_gone();
+    net.ignore = Box::new(|event| matches!(event, Event::Activate { .. }));
+    net.seize(B).unwrap();
+    assert_eq!(net.standing(B), Some(Standing::Arriving));
+    let handoff = HandoffId::new([1; 16]);
+    net.nodes[B].custodian.receive_failed(session(), handoff, Refusal::IntegrityFailed, "the stage is lost");
+    net.drain(B);
+    assert_eq!(net.standing(B), Some(Standing::PayloadMissing));
+    assert!(!net.acts(B));
+    net.ignore = Box::new(|_| false);
+    net.link(A, B);
+    net.seize(A).unwrap();
+    net.only_owner(A, &[1, 2]);
+    assert_eq!(net.token(A), generation(2));
+    assert!(matches!(net.standing(B), Some(Standing::Elsewhere(_))));
+}
+
+/// Shows: H-9, H-31
+#[test]
+fn copy_that_is_lost_while_the_votes_come_is_not_seized_with() {
+    let mut net = Net::three();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    let handoff = net.give(A, B);
+    net.lose_device(A);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
+    net.seize(B).unwrap();
+    let query = net.find_sent(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
+    net.nodes[B].custodian.receive_failed(session(), handoff, Refusal::IntegrityFailed, "the stage is lost");
+    net.drain(B);
+    net.deliver(B, C, &query);
+    net.run();
+    assert_eq!(net.not_seized(B), Some(Refusal::Cancelled));
+    assert_eq!(net.token(B).generation, 0);
+}
