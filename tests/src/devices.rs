@@ -111,8 +111,11 @@ impl Device {
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a daemon to kill");
         // The standard input must not end first: the daemon would stop well.
-        child.kill().unwrap();
-        child.wait().unwrap();
+        // The end of a traced process is told to its tracer alone.
+        if let Err(error) = child.kill().and_then(|()| child.wait()) {
+            let gone = [nix::libc::ECHILD, nix::libc::ESRCH].map(Some);
+            assert!(gone.contains(&error.raw_os_error()), "{error}");
+        }
     }
 
     /// Stops the daemon as a person does, and says how it ended.
@@ -290,7 +293,12 @@ impl Devices {
 
     /// The same, each changed before it starts.
     pub fn with(program: &str, change: &dyn Fn(&mut Device)) -> Self {
-        let root = tempfile::Builder::new().prefix("cede-").tempdir().unwrap();
+        Self::below(&std::env::temp_dir(), program, change)
+    }
+
+    /// The same in a place of one's own, such as another file system.
+    pub fn below(place: &Path, program: &str, change: &dyn Fn(&mut Device)) -> Self {
+        let root = tempfile::Builder::new().prefix("cede-").tempdir_in(place).unwrap();
         let program = Path::new(program);
         let mut a = Device::new(root.path(), program, "laptop");
         let mut b = Device::new(root.path(), program, "server");
@@ -315,10 +323,26 @@ impl Devices {
 
     /// Two that say yes to each other.
     pub fn friends(program: &str) -> Self {
-        let devices = Self::paired(program);
-        devices.a.say_yes_to("server");
-        devices.b.say_yes_to("laptop");
-        devices
+        Self::paired(program).trusting()
+    }
+
+    /// The same two, who say yes to each other from now on.
+    pub fn trusting(self) -> Self {
+        self.a.say_yes_to("server");
+        self.b.say_yes_to("laptop");
+        self
+    }
+
+    /// From now on each knows only the door to the other: the first one leads to the first device.
+    pub fn meet_through(&mut self, doors: [String; 2]) {
+        let [to_a, to_b] = doors;
+        self.a.ask(Command::Address { device: self.b.name.clone(), address: to_b }).unwrap();
+        self.b.ask(Command::Address { device: self.a.name.clone(), address: to_a }).unwrap();
+        self.a.kill();
+        self.b.kill();
+        self.a.start();
+        self.b.start();
+        self.wait_for_link();
     }
 
     /// Waits until each sees the other.

@@ -6,4 +6,6 @@ pub mod fuzz;
 pub mod lab;
 pub mod model;
 pub mod proxy;
+pub mod shaken;
+pub mod tracer;
 pub mod world;

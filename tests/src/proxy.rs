@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::devices::trees::Numbers;
+
 /// One direction's door: what is sent to its address reaches the target, answers come back the same way.
 #[derive(Debug)]
 pub struct Proxy {
@@ -21,9 +23,30 @@ struct Line {
     /// One socket towards the target for each that sends to the front, as a NAT has.
     backs: Mutex<BTreeMap<SocketAddr, Arc<UdpSocket>>>,
     cut: AtomicBool,
+    weather: Mutex<(Weather, Numbers)>,
     ended: AtomicBool,
     forwarded: AtomicU64,
     dropped: AtomicU64,
+}
+
+/// What a line does to datagrams, each as a chance in a thousand.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Weather {
+    /// It is gone.
+    pub lose: u64,
+    /// It arrives twice.
+    pub double: u64,
+    /// It arrives after those that were sent later.
+    pub late: u64,
+}
+
+/// What happens to one datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Lost,
+    Once,
+    Twice,
+    Later(Duration),
 }
 
 /// How often the threads look whether they should end.
@@ -42,6 +65,7 @@ impl Proxy {
             front,
             backs: Mutex::new(BTreeMap::new()),
             cut: AtomicBool::new(false),
+            weather: Mutex::new((Weather::default(), Numbers(1))),
             ended: AtomicBool::new(false),
             forwarded: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -54,6 +78,16 @@ impl Proxy {
     /// Drops everything from now on, or lets it pass again.
     pub fn cut(&self, cut: bool) {
         self.line.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// Treats datagrams so from now on, as the seed says.
+    pub fn weather(&self, weather: Weather, seed: u64) {
+        *self.line.weather.lock().unwrap_or_else(PoisonError::into_inner) = (weather, Numbers(seed));
+    }
+
+    /// Forgets every path, as a NAT that restarts: whoever speaks next comes from another address.
+    pub fn rebind(&self) {
+        self.line.backs.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Datagrams that passed, and that did not.
@@ -73,11 +107,8 @@ impl Line {
         let mut datagram = vec![0; DATAGRAM];
         while !self.ended.load(Ordering::SeqCst) {
             let Ok((length, from)) = self.front.recv_from(&mut datagram) else { continue };
-            if self.passes() {
-                let back = self.back(from);
-                // A datagram that is lost here is lost as on any line.
-                let _lost = back.send_to(&datagram[..length], self.target);
-            }
+            let back = self.back(from);
+            self.carry(&back, &datagram[..length], self.target);
         }
     }
 
@@ -98,16 +129,50 @@ impl Line {
         let mut datagram = vec![0; DATAGRAM];
         while !self.ended.load(Ordering::SeqCst) {
             let Ok((length, _)) = back.recv_from(&mut datagram) else { continue };
-            if self.passes() {
-                let _lost = self.front.send_to(&datagram[..length], to);
+            self.carry(&self.front, &datagram[..length], to);
+        }
+    }
+
+    /// A datagram that is lost here is lost as on any line.
+    fn carry(&self, from: &UdpSocket, datagram: &[u8], to: SocketAddr) {
+        let fate = self.fate();
+        let count = if fate == Fate::Lost { &self.dropped } else { &self.forwarded };
+        count.fetch_add(1, Ordering::Relaxed);
+        match fate {
+            Fate::Lost => {}
+            Fate::Once => drop(from.send_to(datagram, to)),
+            Fate::Twice => {
+                let _lost = from.send_to(datagram, to);
+                let _lost = from.send_to(datagram, to);
+            }
+            Fate::Later(wait) => {
+                let (socket, datagram) = (from.try_clone().unwrap(), datagram.to_vec());
+                std::thread::spawn(move || {
+                    std::thread::sleep(wait);
+                    let _lost = socket.send_to(&datagram, to);
+                });
             }
         }
     }
 
-    fn passes(&self) -> bool {
-        let cut = self.cut.load(Ordering::SeqCst);
-        let count = if cut { &self.dropped } else { &self.forwarded };
-        count.fetch_add(1, Ordering::Relaxed);
-        !cut
+    fn fate(&self) -> Fate {
+        if self.cut.load(Ordering::SeqCst) {
+            return Fate::Lost;
+        }
+        let mut now = self.weather.lock().unwrap_or_else(PoisonError::into_inner);
+        let (weather, numbers) = &mut *now;
+        if weather.lose + weather.double + weather.late == 0 {
+            return Fate::Once;
+        }
+        let chance = numbers.below(1_000);
+        if chance < weather.lose {
+            Fate::Lost
+        } else if chance < weather.lose + weather.double {
+            Fate::Twice
+        } else if chance < weather.lose + weather.double + weather.late {
+            Fate::Later(Duration::from_millis(1 + numbers.below(60)))
+        } else {
+            Fate::Once
+        }
     }
 }

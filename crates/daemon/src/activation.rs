@@ -144,6 +144,8 @@ impl Actor {
             });
             // What stays is forgotten with the old ones.
             let _ = cleared.await;
+            // The plans that are gone named catalogs.
+            context.tell(|actor| actor.forget_catalogs()).await;
         });
     }
 

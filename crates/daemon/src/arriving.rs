@@ -8,6 +8,7 @@ use cede_agent::tree::{free_target, identify, root_of};
 use cede_core::custodian::Standing;
 use cede_seal::exchange::ExchangeSecret;
 use cede_seal::verify::Verified;
+use cede_store::limits::BULK_FREE_BYTES;
 use cede_store::stage::Stage;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
@@ -432,8 +433,10 @@ fn look(
     }
     let needed = offer.scope.limit_bytes.saturating_mul(2).saturating_sub(limits::SCOPE_SLACK_BYTES * 2);
     if !context.home.has_room_for_bulk(needed).unwrap_or(true) {
-        let free = context.home.free_bytes().unwrap_or(0) / 1_000_000;
-        return Err((Refusal::TooLarge, format!("{} MB are needed here, {free} MB are free", needed / 1_000_000)));
+        let [needed, kept, free] =
+            [needed, BULK_FREE_BYTES, context.home.free_bytes().unwrap_or(0)].map(|bytes| bytes / 1_000_000);
+        let why = format!("{needed} MB are needed here beside {kept} MB that stay free, and {free} MB are free");
+        return Err((Refusal::TooLarge, why));
     }
     let target = target(context, offer, placed);
     let clone = local_clone(context, offer, placed);

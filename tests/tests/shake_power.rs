@@ -1,0 +1,143 @@
+//! Two real daemons on a disk whose power fails while a session moves.
+//!
+//! Both live on one file system in an image. At a moment that the seed chooses they are stopped, the image is copied as it
+//! is, and they go on with the copy: what the system had not written yet is gone. It takes root and loop devices.
+//! `CEDE_IMAGES` says how often, `CEDE_SEED` when.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use cede_tests::devices::{Devices, wait_until};
+use cede_tests::shaken::{Blow, Shaken, Shape, count, seed};
+
+const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
+const SHAPE: Shape = Shape { files: 60, bytes: 40 << 10, every: 2 };
+
+/// A file system in a file, mounted.
+struct Disk {
+    image: PathBuf,
+    copy: PathBuf,
+    at: PathBuf,
+    _place: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Result<Self, String> {
+        let place = tempfile::Builder::new().prefix("cede-disk-").tempdir().map_err(|e| e.to_string())?;
+        let below = |name: &str| place.path().join(name);
+        let (image, copy, at) = (below("image"), below("copy"), below("at"));
+        std::fs::create_dir(&at).map_err(|e| e.to_string())?;
+        std::fs::File::create(&image).and_then(|file| file.set_len(4 << 30)).map_err(|e| e.to_string())?;
+        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", text(&image)])?;
+        let disk = Self { image, copy, at, _place: place };
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        run("mount", &["-o", "loop", text(&self.image), text(&self.at)])
+    }
+
+    /// The image at one moment: copied again if it was written to meanwhile.
+    fn freeze(&self) {
+        for _ in 0..50 {
+            let written = self.written();
+            // The clock of the file system ticks some hundred times a second.
+            if written.elapsed().is_ok_and(|ago| ago > Duration::from_millis(20)) {
+                run("cp", &["--sparse=always", text(&self.image), text(&self.copy)]).unwrap();
+                if self.written() == written {
+                    return;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the image never rests");
+    }
+
+    fn written(&self) -> SystemTime {
+        std::fs::metadata(&self.image).and_then(|image| image.modified()).unwrap()
+    }
+
+    /// The power is back: the disk is what it was at the moment.
+    fn revive(&self) {
+        // What a daemon had started may take a moment to go.
+        wait_until("nobody uses the disk", || run("umount", &[text(&self.at)]).is_ok());
+        std::fs::rename(&self.copy, &self.image).unwrap();
+        self.mount().unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _gone = run("umount", &["-l", text(&self.at)]);
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of ours")
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let ended = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    if ended.status.success() { Ok(()) } else { Err(format!("{program}: {}", said.trim())) }
+}
+
+fn signal(pid: u32, name: &str) {
+    run("kill", &["-s", name, &pid.to_string()]).unwrap();
+}
+
+/// Shows: H-6, H-7, H-10, H-21, H-24, J-1
+#[test]
+fn power_that_fails_at_random_moments_loses_nothing_that_was_said() {
+    let disk = match Disk::new() {
+        Ok(disk) => disk,
+        Err(why) => {
+            println!("skipped: no disk of one's own: {why}");
+            return;
+        }
+    };
+    let (seed, images, begun) = (seed(), count("CEDE_IMAGES", 4, 300), Instant::now());
+    let devices = Devices::below(&disk.at, CEDE, &|_| {}).joined().trusting();
+    let mut shaken = Shaken::of(devices, SHAPE, seed);
+    shaken.undisturbed();
+    let usual = shaken.undisturbed();
+    let mut acknowledged = 0;
+    for image in 0..images {
+        let changed = shaken.work();
+        // The person's work is not ours to make durable; the move's is.
+        run("sync", &["-f", text(&disk.at)]).unwrap();
+        let before = shaken.evidence(shaken.owner());
+        let watcher = shaken.watch();
+        let blow = Blow::choose(&mut shaken.numbers, usual);
+        let (client, phases) = shaken.begin();
+        blow.wait_for(&phases);
+        let pids = [shaken.devices.a.pid(), shaken.devices.b.pid()];
+        pids.iter().for_each(|pid| signal(*pid, "STOP"));
+        // What the client has heard by now was said before the power failed.
+        std::thread::sleep(Duration::from_millis(20));
+        let heard = client.is_finished();
+        disk.freeze();
+        shaken.devices.a.kill();
+        shaken.devices.b.kill();
+        disk.revive();
+        shaken.devices.a.start();
+        shaken.devices.b.start();
+        let client = client.join().unwrap();
+        let said = heard && client.report.is_some();
+        acknowledged += u64::from(said);
+        let completed = shaken.sums.completed;
+        shaken.judge(&before, changed, &format!("power in {:?}", client.phase));
+        assert!(!said || shaken.sums.completed > completed, "image {image}: a move that was reported is undone");
+        let seen = watcher.end();
+        shaken.sums.looks += seen.looks;
+        assert_eq!(seen.wrong, [""; 0], "image {image} of seed {seed}");
+    }
+    println!(
+        "{images} images with seed {seed} in {} s, {acknowledged} after the report: {:?}",
+        begun.elapsed().as_secs(),
+        shaken.sums
+    );
+}
