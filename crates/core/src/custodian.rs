@@ -189,6 +189,8 @@ pub struct Custodian {
     doubt: Option<Doubt>,
     /// Whether the word of every other device suffices to end the doubt.
     peers_suffice: bool,
+    /// Devices from which something was learned since they were last asked what they know.
+    learned: BTreeSet<DeviceId>,
     /// Devices that said in this run that they know no more than this one.
     vouched: BTreeSet<DeviceId>,
     confirmed: BTreeSet<SessionId>,

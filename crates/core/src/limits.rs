@@ -66,5 +66,9 @@ pub const VOTES: Duration = Duration::from_secs(20);
 pub const STRANGE_VOTES: usize = 64;
 
 /// How far a generation may be from the one that is known: forced take-overs that came to nothing in between. A peer could
-/// else use the counter up.
+/// else use the counter up, or fill the journal with votes.
 pub const GENERATIONS_AHEAD: u64 = 1_000;
+
+/// Chains that one question about custody is answered with. Whoever learned from them asks again for the rest; more at once
+/// would overflow the line.
+pub const CHAINS_PER_ANSWER: usize = 64;

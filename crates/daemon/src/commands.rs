@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cede_carrier::endpoint::dial::DialError;
+use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
@@ -319,10 +320,16 @@ impl Actor {
     fn elsewhere(&self, session: SessionId) -> Failure {
         let owner = self.in_charge(session);
         let why = format!("the session is not in charge here; it is at {owner}");
+        let unconfirmed = self.custodian.standing(session) == Some(Standing::Unconfirmed);
+        let cure = match self.custodian.contested(session) {
+            Some(_) => format!("cede take --force {}", session.short()),
+            None if unconfirmed => format!("cede doctor says why; then: cede confirm {}", session.short()),
+            None => format!("cede take {}", session.short()),
+        };
         Failure {
             now_at: Some(owner),
             refusal: Some(Refusal::NotOwner),
-            ..failure(exit::NOT_OWNER, "the session was not offered", &why, &format!("cede take {}", session.short()))
+            ..failure(exit::NOT_OWNER, "the session was not offered", &why, &cure)
         }
     }
 
@@ -389,7 +396,7 @@ impl Actor {
         let Some(session) = found else { return self.cancel_coming(text) };
         if self.custodian.leaving(session).is_some() {
             self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
-        } else if self.custodian.standing(session).is_none_or(|s| s == cede_core::custodian::Standing::InCharge) {
+        } else if self.custodian.standing(session).is_none_or(|s| s == Standing::InCharge) {
             // It has not been offered yet: its task sees that nobody waits for it.
             self.withdraw_leaving(session);
         } else {

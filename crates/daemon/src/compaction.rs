@@ -112,6 +112,30 @@ mod tests {
         assert_eq!(compact(&records), vec![dropped, set(PeerPolicy::Yes)]);
     }
 
+    /// Shows: J-8, H-31
+    #[test]
+    fn last_vote_and_what_was_seen_of_a_seize_are_kept_whatever_came_after() {
+        let session = SessionId::new([3; 16]);
+        let to = DeviceId::new([1; 32]);
+        let token = cede_wire::custody::FencingToken { generation: 1, epoch: 0 };
+        let voted = |generation| Record::Voted { session, generation, to };
+        let seen = |kept| Record::SeizedSeen { session, token, kept };
+        let mark = |count| Record::Marked { count, nonce: [0; 16] };
+        let doubted = Record::Doubted { why: cede_wire::record::Doubt::Copied };
+        let records = [
+            voted(1),
+            mark(1),
+            seen(false),
+            doubted.clone(),
+            seen(true),
+            voted(2),
+            Record::Confirmed { session: None },
+            mark(2),
+        ];
+        let kept = [doubted, seen(true), voted(2), Record::Confirmed { session: None }, mark(2)];
+        assert_eq!(compact(&records), kept);
+    }
+
     #[test]
     fn attempt_without_a_later_decision_is_kept() {
         let (session, handoff) = (SessionId::new([3; 16]), cede_wire::id::HandoffId::new([4; 16]));

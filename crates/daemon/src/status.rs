@@ -18,7 +18,11 @@ impl Actor {
         let sessions = self.notable(self.summaries(found));
         let (moves, approvals) = (self.moves.summaries(), self.approval_summaries());
         let peers: Vec<DeviceSummary> = self.peers.members().iter().map(|member| self.device(member)).collect();
-        let next = if !approvals.is_empty() {
+        let next = if self.read_only || self.custodian.doubt().is_some() {
+            "cede doctor".to_owned()
+        } else if let Some((id, _)) = self.custodian.unclaimed().next() {
+            format!("cede claim {}", id.short())
+        } else if !approvals.is_empty() {
             "cede approvals".to_owned()
         } else if peers.is_empty() {
             "cede pair".to_owned()

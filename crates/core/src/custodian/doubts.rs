@@ -131,6 +131,11 @@ impl Custodian {
     /// A device says of which sessions it knows no more than this one. When every other one has said so of all of them, the
     /// records are the newest.
     pub(super) fn handle_custody_answer(&mut self, from: DeviceId, known: &[KnownCustody]) {
+        // What was learned from this answer may not have been all.
+        if self.learned.remove(&from) {
+            self.ask_custody(from);
+            return;
+        }
         if self.trust == Trust::Whole || !self.peers_suffice || !self.electorate.is_enrolled(from) {
             return;
         }

@@ -9,6 +9,7 @@ use cede_wire::refusal::Refusal;
 
 use super::{Custodian, Role, Session};
 use crate::chain::Chain;
+use crate::limits;
 use crate::output::Event;
 
 impl Custodian {
@@ -28,7 +29,7 @@ impl Custodian {
 
     /// Says of each session that the asker knows where it does not know enough, and of which it does.
     pub(super) fn handle_custody_query(&mut self, from: DeviceId, asked: &[KnownCustody]) {
-        let mut vouched = Vec::new();
+        let (mut vouched, mut sent) = (Vec::new(), 0);
         for known in asked.iter().take(cede_wire::limits::LISTED_SESSIONS) {
             let Some(state) = self.sessions.get(&known.session) else {
                 vouched.extend((self.trust == super::Trust::Whole).then_some(*known));
@@ -38,23 +39,26 @@ impl Custodian {
             let differs = chain.token() == known.token && chain.head() != known.record;
             let waits = state.arriving.as_ref().is_some_and(|arriving| arriving.attempt().source == from);
             if chain.token() > known.token || differs {
-                self.send_custody(from, known.session);
+                sent += 1;
+                if sent <= limits::CHAINS_PER_ANSWER {
+                    self.send_custody(from, known.session);
+                }
             } else if !waits && !matches!(state.role, Role::Unconfirmed(_)) {
                 vouched.push(*known);
             }
         }
         if asked.len() < cede_wire::limits::LISTED_SESSIONS {
-            self.remind(from, asked);
+            self.remind(from, asked, limits::CHAINS_PER_ANSWER.saturating_sub(sent));
         }
         self.send(from, PeerMessage::CustodyAnswer(vouched));
     }
 
     /// The asker had sessions once of which it says nothing.
-    fn remind(&mut self, device: DeviceId, asked: &[KnownCustody]) {
+    fn remind(&mut self, device: DeviceId, asked: &[KnownCustody], most: usize) {
         let named = |id: &SessionId| asked.iter().any(|known| known.session == *id);
         let had = |state: &Session| state.chain.as_ref().is_some_and(|chain| chain.owned_by(device));
         let forgotten = self.sessions.iter().filter(|(id, state)| had(state) && !named(id));
-        for session in forgotten.map(|(id, _)| *id).collect::<Vec<_>>() {
+        for session in forgotten.map(|(id, _)| *id).take(most).collect::<Vec<_>>() {
             self.send_custody(device, session);
         }
     }
@@ -94,7 +98,14 @@ impl Custodian {
         let known = state.is_some_and(|state| state.chain.is_some() || state.voted.is_some());
         match self.merge(session, links) {
             Ok((_, new)) if new.is_empty() => {}
-            Ok((chain, new)) if known || chain.owned_by(self.me()) => self.take_custody(session, chain, new),
+            Ok((chain, new)) if known || chain.owned_by(self.me()) => {
+                let head = chain.head();
+                self.take_custody(session, chain, new);
+                // A release that waits for a claim is not learned: it would be told again and again.
+                if self.chain(session).is_some_and(|chain| chain.head() == head) {
+                    self.learned.insert(from);
+                }
+            }
             // Custody of others in a session that this device never had to do with: nothing to keep.
             Ok(_) => {}
             Err(super::offered::Unmergeable::Rival(rival)) => self.contest(from, session, *rival),

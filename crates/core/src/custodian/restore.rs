@@ -69,6 +69,7 @@ impl Custodian {
             trust,
             doubt: None,
             peers_suffice: false,
+            learned: BTreeSet::new(),
             vouched: BTreeSet::new(),
             confirmed: BTreeSet::new(),
             electorate: crate::electorate::Electorate::default(),

@@ -97,7 +97,7 @@ impl Custodian {
         if asks.generation <= before && !again {
             return Err((Refusal::Declined, "this device gave its vote to another one"));
         }
-        if asks.generation > chain.token().generation.max(before).saturating_add(limits::GENERATIONS_AHEAD) {
+        if asks.generation > chain.token().generation.saturating_add(limits::GENERATIONS_AHEAD) {
             return Err((Refusal::Protocol, "the generation is far from the next one"));
         }
         let strange = self.count(|state| state.chain.is_none() && state.voted.is_some());

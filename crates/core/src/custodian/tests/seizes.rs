@@ -487,3 +487,35 @@ fn copy_that_is_lost_while_the_votes_come_is_not_seized_with() {
     assert_eq!(net.not_seized(B), Some(Refusal::Cancelled));
     assert_eq!(net.token(B).generation, 0);
 }
+
+/// Shows: H-28, H-32
+#[test]
+fn many_seized_sessions_are_told_in_rounds_that_a_line_can_take() {
+    let mut net = Net::new(2);
+    let keys: Vec<SessionKey> = (0..150).map(|n| named(&format!("session-{n}"))).collect();
+    for key in &keys {
+        net.nodes[A].logs.insert(key.id(), vec![1]);
+    }
+    net.link(A, B);
+    for (n, key) in keys.iter().enumerate() {
+        for (from, to) in [(A, B), (B, A)] {
+            let mut id = [u8::from(from == A); 16];
+            id[..2].copy_from_slice(&(n as u16).to_le_bytes());
+            let log = net.nodes[from].logs.get(&key.id()).cloned().unwrap();
+            let (to, now) = (net.id(to), net.now);
+            net.nodes[from].custodian.offer(key, to, HandoffId::new(id), terms(head(&log)), now).unwrap();
+            net.drain(from);
+            net.run();
+        }
+    }
+    net.lose_device(A);
+    for key in &keys {
+        let now = net.now;
+        net.nodes[B].custodian.seize(key.id(), Some(head(&[1])), now).unwrap();
+        net.drain(B);
+        net.run();
+    }
+    net.link(A, B);
+    let told = |key: &&SessionKey| matches!(net.nodes[A].custodian.standing(key.id()), Some(Standing::SeizedBy(_)));
+    assert_eq!(keys.iter().filter(told).count(), keys.len());
+}
