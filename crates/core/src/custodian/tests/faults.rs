@@ -496,3 +496,15 @@ fn word_of_an_earlier_visit_does_not_let_the_copy_go() {
     assert_eq!(net.standing(A), Some(Standing::ReleasedTo(net.id(B))));
     assert_eq!(net.after_crash(A), Some(Standing::ReleasedTo(net.id(B))));
 }
+
+/// Shows: H-4, H-7
+#[test]
+fn session_that_is_not_in_its_place_yet_is_not_offered() {
+    let mut net = Net::pair();
+    net.ignore = Box::new(|event| matches!(event, Event::Activate { .. }));
+    net.give(A, B);
+    let (to, now, terms) = (net.id(A), net.now, terms(head(net.log(A))));
+    let offered = net.nodes[B].custodian.offer(&key(), to, HandoffId::new([9; 16]), terms, now);
+    assert_eq!(offered, Err(super::super::OfferError::NotOwner(Standing::Arriving)));
+    assert_eq!(net.standing(B), Some(Standing::Arriving));
+}
