@@ -160,8 +160,15 @@ impl Device {
             | Event::RoundComplete { .. }
             | Event::StillOwner { .. }
             | Event::Resend(_)
-            | Event::Seized { .. }
             | Event::PeerFault { .. } => {}
+            // Nobody seizes a notebook, and no copy of its records is put back.
+            Event::Seized { .. }
+            | Event::OfferLost { .. }
+            | Event::SeizedHere { .. }
+            | Event::NotSeized { .. }
+            | Event::Contested { .. }
+            | Event::Doubted(_)
+            | Event::Confirmed { .. } => {}
         }
     }
 

@@ -467,7 +467,12 @@ pub fn record_files(directory: &Path) -> impl Fn(&Entry) -> Option<PathBuf> + us
     for file in std::fs::read_dir(directory).into_iter().flatten().flatten().take(RECORD_FILES) {
         let (Ok(name), Ok(metadata)) = (file.file_name().into_string(), file.metadata()) else { continue };
         let Some((kind, _)) = name.split_once('-').filter(|_| metadata.is_file()) else { continue };
-        found.push((kind.to_owned(), metadata.len(), metadata.modified().unwrap_or(std::time::UNIX_EPOCH), file.path()));
+        found.push((
+            kind.to_owned(),
+            metadata.len(),
+            metadata.modified().unwrap_or(std::time::UNIX_EPOCH),
+            file.path(),
+        ));
     }
     found.sort_by_key(|(.., modified, _)| std::cmp::Reverse(*modified));
     move |entry| {
