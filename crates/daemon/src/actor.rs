@@ -169,6 +169,9 @@ impl Actor {
             return;
         }
         self.custodian.handle_message(from, message, self.context.clock.now());
+        if let PeerMessage::Activated(word) = message {
+            self.resend_ended(from, word);
+        }
     }
 
     /// Does what the deciders want, in their order. The shape of this loop is the contract of the core.

@@ -6,8 +6,9 @@ use cede_agent::adapter::Tombstone;
 use cede_core::custodian::Standing;
 use cede_core::source::SourcePhase;
 use cede_seal::verify::Verified;
+use cede_wire::canonical::Signed;
 use cede_wire::control::{Answer, Failure, MoveReport, Phase, ReplyBody, exit};
-use cede_wire::handoff::Accept;
+use cede_wire::handoff::{Accept, Activated};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::message::NeedOf;
 use cede_wire::record::{PlacedSession, Record};
@@ -362,6 +363,15 @@ impl Actor {
                 Some(Custody::Release(release)) if release.handoff == handoff)
         };
         self.leaving.keys().copied().find(|session| released(session))
+    }
+
+    /// A new owner that had lost its payload acts: where it had acted before, the custodian has nothing to say of it.
+    pub(crate) fn resend_ended(&mut self, from: DeviceId, word: &Signed<Activated>) {
+        let Ok(word) = cede_seal::verify::verify(word) else { return };
+        let sent = self.leaving.get(&word.session).is_some_and(|leaving| leaving.resends == Some(word.handoff));
+        if sent && word.owner == from {
+            self.leaving_event(word.session, LeavingEvent::Retired);
+        }
     }
 
     /// The destination lost the payload after the release: sends the pinned copy.

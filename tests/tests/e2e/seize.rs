@@ -216,8 +216,11 @@ fn copied_or_restored_owner_has_no_effect_before_it_is_confirmed() {
         } else {
             devices.a.start();
             devices.wait_for_link();
-            devices.a.move_with(MoveRequest { carry_only: true, ..request("server", id) }).unwrap();
-            devices.b.move_with(MoveRequest { carry_only: true, ..request("laptop", id) }).unwrap();
+            // What was sent again before may not have ended yet.
+            for (from, to) in [(&devices.a, "server"), (&devices.b, "laptop")] {
+                let moved = || from.move_with(MoveRequest { carry_only: true, ..request(to, id) });
+                wait_until("the session moves", || moved().map_err(|failed| println!("{}", text(&failed))).is_ok());
+            }
             devices.a.stop();
             devices.b.stop();
             std::fs::remove_dir_all(&devices.a.cede_home).unwrap();
