@@ -519,3 +519,28 @@ fn many_seized_sessions_are_told_in_rounds_that_a_line_can_take() {
     let told = |key: &&SessionKey| matches!(net.nodes[A].custodian.standing(key.id()), Some(Standing::SeizedBy(_)));
     assert_eq!(keys.iter().filter(told).count(), keys.len());
 }
+
+/// Shows: H-31
+#[test]
+fn vote_for_an_unknown_session_is_remembered_when_an_offer_of_it_ends() {
+    let mut net = Net::new(4);
+    net.turn(A, 1);
+    for (a, b) in [(A, B), (A, C), (B, C)] {
+        net.link(a, b);
+    }
+    net.give(A, B);
+    net.give(B, C);
+    net.give(C, A);
+    let chain = net.nodes[A].custodian.chain(session()).unwrap().links().to_vec();
+    net.deliver(A, B, &PeerMessage::Custody(chain.clone()));
+    let query = PeerMessage::SeizeQuery { session: session(), generation: 1, members: 4, chain };
+    net.deliver(B, 3, &query);
+    assert!(matches!(net.last_sent(3), PeerMessage::SeizeAnswer { answer: Ok(_), .. }));
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    let handoff = net.give(A, 3);
+    net.nodes[3].custodian.decline(session(), handoff, Refusal::Declined, "no");
+    net.drain(3);
+    net.deliver(C, 3, &query);
+    let PeerMessage::SeizeAnswer { answer, .. } = net.last_sent(3) else { panic!("no answer") };
+    assert_eq!(answer.as_ref().unwrap_err().0, Refusal::Declined);
+}
