@@ -92,7 +92,7 @@ impl Chain {
         let verified = verified(link)?;
         self.check_next(&verified)?;
         if let Custody::Seize(seize) = &*verified {
-            *self = self.up_to(&seize.prev)?;
+            self.cut_after(&seize.prev)?;
         }
         self.last = (*verified).clone();
         self.records.push(self.last.clone());
@@ -127,14 +127,14 @@ impl Chain {
         }
     }
 
-    /// Adds one record of a journal, in its order. Records that part from the chain wait in `side` for the seize that
-    /// made them count.
+    /// Adds one record of a journal, in its order. Records that part from the chain, a seize of no higher generation among
+    /// them, wait in `side` for the seize that made them count.
     ///
     /// # Errors
     /// [`ChainError`]; the chain is unchanged.
     pub(crate) fn replay(&mut self, link: &Signed<Custody>, side: &mut Option<Self>) -> Result<(), ChainError> {
         match self.extend(link) {
-            Err(ChainError::NotNext) => {}
+            Err(ChainError::NotNext | ChainError::WrongToken) => {}
             extended => return extended,
         }
         let prev = verified(link)?.prev().ok_or(ChainError::NoGenesis)?;
@@ -153,14 +153,25 @@ impl Chain {
 
     /// The chain up to and with a record.
     fn up_to(&self, record: &Hash) -> Result<Self, ChainError> {
-        let at = self.links.iter().position(|link| link.hash() == *record).ok_or(ChainError::NotNext)?;
+        self.position(record).ok_or(ChainError::NotNext)?;
         let mut shorter = self.clone();
-        for passed in shorter.links.drain(at + 1..) {
-            shorter.known.remove(&passed.hash());
-        }
-        shorter.records.truncate(at + 1);
-        shorter.last = shorter.records.last().cloned().ok_or(ChainError::NotNext)?;
+        shorter.cut_after(record)?;
         Ok(shorter)
+    }
+
+    /// In place, and from the end: a peer chooses how often this is done in one chain.
+    fn cut_after(&mut self, record: &Hash) -> Result<(), ChainError> {
+        let at = self.position(record).ok_or(ChainError::NotNext)?;
+        self.last = self.records.get(at).cloned().ok_or(ChainError::NotNext)?;
+        for passed in self.links.drain(at + 1..) {
+            self.known.remove(&passed.hash());
+        }
+        self.records.truncate(at + 1);
+        Ok(())
+    }
+
+    fn position(&self, record: &Hash) -> Option<usize> {
+        self.contains(record).then(|| self.links.iter().rposition(|link| link.hash() == *record)).flatten()
     }
 
     /// The seize that began a generation.
@@ -210,7 +221,7 @@ impl Chain {
     /// A seize may name an older record than the last: its device may not have heard of a release. Its generation
     /// decides, and may be more than one higher: votes for one between may have come to nothing.
     fn check_seize(&self, seize: &Seize) -> Result<(), ChainError> {
-        let at = self.links.iter().position(|link| link.hash() == seize.prev).ok_or(ChainError::NotNext)?;
+        let at = self.position(&seize.prev).ok_or(ChainError::NotNext)?;
         let before = self.records.get(at).map(Custody::token);
         let higher = seize.next_token.generation > self.token().generation && seize.next_token.epoch == 0;
         if before == Some(seize.token) && higher { Ok(()) } else { Err(ChainError::WrongToken) }
@@ -295,7 +306,7 @@ impl Chain {
 
     /// The owner after a record of this chain.
     pub fn owner_at(&self, record: &Hash) -> Option<DeviceId> {
-        let at = self.links.iter().position(|link| link.hash() == *record)?;
+        let at = self.position(record)?;
         self.records.get(at).map(Custody::owner)
     }
 

@@ -520,6 +520,31 @@ fn many_seized_sessions_are_told_in_rounds_that_a_line_can_take() {
     assert_eq!(keys.iter().filter(told).count(), keys.len());
 }
 
+/// Shows: H-33, H-24
+#[test]
+fn device_whose_seize_was_passed_by_the_other_one_starts_again() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.turn(B, 3);
+    net.give(B, A);
+    net.turn(A, 4);
+    crashes::lose_stage_before_release(&mut net);
+    net.nodes[A].copies.clear();
+    net.heal();
+    assert_eq!(net.standing(B), Some(Standing::PayloadMissing));
+    net.lose_device(A);
+    // Both seize the same certificate.
+    net.apart = true;
+    net.seize(B).unwrap();
+    net.seize(A).unwrap();
+    net.link(A, B);
+    net.apart = false;
+    net.seize(A).unwrap();
+    net.only_owner(A, &[1, 2, 3, 4]);
+    assert_eq!(net.standing(B), Some(Standing::SeizedBy(net.id(A))));
+    assert_eq!(net.after_crash(B), Some(Standing::SeizedBy(net.id(A))));
+}
+
 /// Shows: H-31
 #[test]
 fn vote_for_an_unknown_session_is_remembered_when_an_offer_of_it_ends() {
