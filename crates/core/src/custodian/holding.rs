@@ -112,7 +112,7 @@ impl Custodian {
             None => {}
         }
         let state = self.session(session);
-        let whole = state.gave_all(&last);
+        let whole = state.gave_all(&chain);
         state.chain = Some(chain);
         (state.unclaimed, state.fenced_for) = (None, None);
         state.settle_contest();
@@ -135,7 +135,7 @@ impl Custodian {
         match last {
             Custody::Release(release) if release.to == me => self.become_owner(session, &release, records, news),
             Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {
-                self.become_other(session, records, news);
+                self.become_other(session, whole, records, news);
             }
         }
         if forgot == Some(true) {
@@ -145,18 +145,17 @@ impl Custodian {
     }
 
     /// The new links name another device: S6 when this one might have acted meanwhile, else nothing is at stake here.
-    fn become_other(&mut self, session: SessionId, mut records: Vec<Record>, mut news: Vec<Event>) {
+    fn become_other(&mut self, session: SessionId, whole: bool, mut records: Vec<Record>, mut news: Vec<Event>) {
         let me = self.me();
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(chain) = &state.chain else { return };
         let (by, token, head) = (chain.owner(), chain.token(), chain.seized_head());
-        let seized = matches!(chain.last(), Custody::Seize(_));
         // What another device says of itself is newer than any doubt about what this one knew.
         state.doubted &= by == me;
         if by == me {
             // A seize of this device that it does not know: it is in doubt, and this is what its records say now.
             state.role = Role::Unconfirmed(Box::new(Role::Owner { arrived: None }));
-        } else if state.role.might_have_turns(seized) {
+        } else if state.role.might_have_turns(whole) {
             news.extend(state.end_offer());
             state.role = Role::Fenced { kept: false };
             records.push(Record::SeizedSeen { session, token, kept: false });
@@ -333,15 +332,16 @@ pub(super) fn designate(release: &Release, scope: Option<Hash>, ask_at: core::ti
 }
 
 impl Session {
-    /// S4: whether the device that new links name has all that this one gave.
-    fn gave_all(&self, last: &Custody) -> bool {
-        let given = match self.chain.as_ref().map(Chain::last) {
-            Some(Custody::Release(release)) => Some(release.head),
-            Some(Custody::Genesis(_) | Custody::Seize(_)) | None => None,
-        };
-        match last {
-            Custody::Seize(seize) => given == Some(seize.head),
-            Custody::Genesis(_) | Custody::Release(_) => true,
+    /// S4: whether what this one gave is in the hands of the device that a longer chain names. Who gave it on had it; who
+    /// seized it has what its certificate says.
+    fn gave_all(&self, longer: &Chain) -> bool {
+        let Some(chain) = &self.chain else { return false };
+        let Custody::Release(given) = chain.last() else { return false };
+        let shared = chain.shared_with(longer);
+        match longer.records().get(shared) {
+            Some(Custody::Release(_)) => shared == chain.links().len(),
+            Some(Custody::Seize(seize)) => seize.head == given.head,
+            Some(Custody::Genesis(_)) | None => false,
         }
     }
 
@@ -355,13 +355,13 @@ impl Session {
 }
 
 impl Role {
-    /// Whether turns may lie here that the device named by new links lacks.
-    fn might_have_turns(&self, seized: bool) -> bool {
+    /// Whether turns may lie here that the device named by new links lacks. `whole`: it has what was released here.
+    fn might_have_turns(&self, whole: bool) -> bool {
         match self {
             Self::Bystander | Self::Fenced { .. } | Self::Designate(_) => false,
             Self::Owner { .. } | Self::Offering { .. } => true,
-            Self::Released(_) => seized,
-            Self::Unconfirmed(says) => says.might_have_turns(seized),
+            Self::Released(_) => !whole,
+            Self::Unconfirmed(says) => says.might_have_turns(whole),
         }
     }
 

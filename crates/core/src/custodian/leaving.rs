@@ -288,6 +288,10 @@ impl Custodian {
         }
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Role::Released(released) = &state.role else { return };
+        if activated.token.generation > released.next_token.generation {
+            // It acts under a seize, which may have passed what was released here.
+            return self.ask_custody(from);
+        }
         if released.to == from && activated.token >= released.next_token {
             let handoff = released.handoff;
             state.role = Role::Bystander;

@@ -143,7 +143,7 @@ impl Custodian {
             return Err((Refusal::AlreadyOwner, "this device is the owner"));
         }
         if self.to_branch(offer.key.id()) {
-            return Err((Refusal::Busy, "this device's own turns are being kept aside first"));
+            return Err((Refusal::Busy, TO_BRANCH));
         }
         if offer.token < chain.token() {
             return Err((Refusal::StaleToken, "a later owner is known here"));
@@ -228,6 +228,10 @@ impl Custodian {
         if !new_links.is_empty() {
             self.accept_custody(session, chain, new_links);
         }
+        if self.to_branch(session) {
+            self.refuse_asked(session, &asked, Refusal::Busy, TO_BRANCH);
+            return Err(Refusal::Busy);
+        }
         let state = self.session(session);
         state.arriving = Some(destination);
         state.attempts.approve(handoff, scope);
@@ -278,6 +282,8 @@ impl Custodian {
         self.sessions.get(&session)?.asked.as_ref().map(|asked| &asked.offer)
     }
 }
+
+const TO_BRANCH: &str = "this device's own turns are being kept aside first";
 
 /// Whether the session moved on from the owner that asked.
 fn passed(chain: &Chain, asked: &Asked) -> bool {

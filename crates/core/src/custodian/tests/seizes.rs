@@ -569,3 +569,50 @@ fn vote_for_an_unknown_session_is_remembered_when_an_offer_of_it_ends() {
     let PeerMessage::SeizeAnswer { answer, .. } = net.last_sent(3) else { panic!("no answer") };
     assert_eq!(answer.as_ref().unwrap_err().0, Refusal::Declined);
 }
+
+/// Shows: H-9, H-18
+#[test]
+fn what_was_released_is_kept_aside_where_the_seize_that_passed_it_was_given_on() {
+    let mut net = Net::three();
+    net.give(A, C);
+    net.give(C, A);
+    net.turn(A, 3);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    net.give(A, B);
+    net.lose = Box::new(|_| false);
+    net.lose_device(A);
+    net.seize(C).unwrap();
+    net.give(C, B);
+    net.only_owner(B, &[1, 2]);
+    let retired = |net: &Net| net.told(A, |event| matches!(event, Event::Retired { .. }));
+    let before = retired(&net);
+    // A hears of both records at once.
+    net.link(A, B);
+    assert_eq!(retired(&net), before, "nobody has what A gave");
+    assert_eq!(net.nodes[A].branches, [vec![1, 2, 3]]);
+    assert_eq!(net.after_crash(A), Some(Standing::SeizedBy(net.id(B))));
+}
+
+/// Shows: H-9
+#[test]
+fn offer_that_brings_the_news_of_a_seize_takes_no_place_before_turns_are_kept_aside() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.give(B, A);
+    net.turn(A, 3);
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Custody(_)));
+    net.ignore = Box::new(|event| matches!(event, Event::Seized { .. }));
+    net.link(A, B);
+    assert!(net.nodes[A].custodian.may_act(session()), "A has not heard of it");
+    net.give(B, A);
+    assert_eq!(net.refusal(B), Some(Refusal::Busy));
+    assert_eq!(net.standing(A), Some(Standing::SeizedBy(net.id(B))));
+    net.heal();
+    net.crash(A);
+    assert_eq!(net.nodes[A].branches, [vec![1, 2, 3]]);
+    net.heal();
+    net.give(B, A);
+    net.only_owner(A, &[1, 2]);
+}
