@@ -53,8 +53,11 @@ impl Custodian {
     }
 
     pub(super) fn replay_doubt(&mut self, why: Doubt) {
-        (self.trust, self.doubt) = (Trust::Unconfirmed, Some(why));
+        // Peers may end this one only, so it hides no other. Source: SPEC H-26.
+        let graver = self.doubt.filter(|doubt| *doubt != Doubt::RolledBack);
+        (self.trust, self.doubt) = (Trust::Unconfirmed, Some(graver.unwrap_or(why)));
         self.confirmed.clear();
+        self.vouched.clear();
         for state in self.sessions.values_mut().filter(|state| state.chain.is_some()) {
             state.doubted = true;
         }
@@ -79,8 +82,8 @@ impl Custodian {
     /// S7, whatever was under way.
     pub(super) fn suspend(&mut self, session: SessionId) {
         self.withdraw(session, Refusal::StaleToken);
+        self.give_up_seize(session, Refusal::StaleToken);
         let Some(state) = self.sessions.get_mut(&session).filter(|state| state.chain.is_some()) else { return };
-        state.seizing = None;
         if let Role::Offering { .. } = state.role {
             self.abandon(session, Refusal::StaleToken, "this device's records are in doubt".to_owned());
         }

@@ -110,7 +110,23 @@ impl Custodian {
             Ok(_) => {}
             Err(super::offered::Unmergeable::Rival(rival)) => self.contest(from, session, *rival),
             Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => self.send_custody(from, session),
-            Err(super::offered::Unmergeable::No(_)) => {}
+            Err(super::offered::Unmergeable::No(_)) => self.doubt_second_word(session, links),
+        }
+    }
+
+    /// A chain that does not go together with the known one, by a word of this device itself: it signed two records for one
+    /// token, and does not know one of them. Source: SPEC H-26.
+    fn doubt_second_word(&mut self, session: SessionId, links: &[Signed<Custody>]) {
+        let me = self.me();
+        let Some(chain) = self.chain(session).filter(|_| self.trust == super::Trust::Whole) else { return };
+        let known = |record: &Custody| chain.records().iter().any(|known| known.token() == record.token());
+        let second = |link: &Signed<Custody>| {
+            let record = cede_seal::verify::verify(link);
+            !chain.contains(&link.hash()) && record.is_ok_and(|record| record.signer() == me && known(&record))
+        };
+        if links.iter().take(cede_wire::limits::CHAIN_RECORDS).any(second) {
+            self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
+            self.doubt_all(Doubt::Forgotten);
         }
     }
 

@@ -160,11 +160,17 @@ impl Custodian {
             state.role = Role::Fenced { kept: false };
             records.push(Record::SeizedSeen { session, token, kept: false });
             news.push(Event::Seized { session, by, token, head });
-        } else if state.role.kept_aside().is_none() {
-            state.role = Role::Bystander;
+        } else {
+            let (waited, fenced) = (matches!(state.role, Role::Unconfirmed(_)), state.role.kept_aside().copied());
+            state.role = fenced.map_or(Role::Bystander, |kept| Role::Fenced { kept });
+            news.extend((waited && fenced == Some(false)).then_some(Event::Seized { session, by, token, head }));
         }
+        let contested = state.contested.is_some();
         self.persist(records);
         news.into_iter().for_each(|event| self.tell(event));
+        if contested {
+            self.suspend(session);
+        }
     }
 
     /// S6: the turns that only this device has are kept aside, durably. From now on the session may come back.

@@ -212,8 +212,7 @@ impl Custodian {
         let staged_then = seizing.prospect.staged.map(|handoff| (handoff, seizing.prospect.head));
         let staged_now = state.staged_copy().map(|(handoff, payload)| (handoff, payload.head));
         if staged_then.is_some() && staged_then != staged_now {
-            let (answers, silent) = (Vec::new(), Vec::new());
-            return self.tell(Event::NotSeized { session, refusal: Refusal::Cancelled, answers, silent });
+            return self.not_seized(session, Refusal::Cancelled);
         }
         let Prospect { token, next_token, head, staged, owner, .. } = seizing.prospect;
         let seize = Seize {
@@ -227,15 +226,14 @@ impl Custodian {
             members: seizing.members,
             votes: seizing.votes.into_values().take(cede_wire::limits::SEIZE_VOTES).collect(),
         };
+        // A device that was removed meanwhile, or more votes than a certificate holds: nobody else would believe it.
+        if self.electorate.check(&seize, owner).is_err() {
+            return self.not_seized(session, Refusal::Unauthorized);
+        }
         let mut longer = chain.clone();
         let signed = local.sign(&Custody::Seize(seize)).ok();
         let Some(certificate) = signed.filter(|certificate| longer.extend(certificate).is_ok()) else {
-            return self.tell(Event::NotSeized {
-                session,
-                refusal: Refusal::StaleToken,
-                answers: Vec::new(),
-                silent: Vec::new(),
-            });
+            return self.not_seized(session, Refusal::StaleToken);
         };
         let records = vec![Record::Custody(certificate), state.become_seizer(session, longer, staged)];
         self.persist(records);
@@ -244,6 +242,10 @@ impl Custodian {
             self.tell(Event::Activate { session, handoff, source: owner, token: next_token });
         }
         self.spread(session);
+    }
+
+    fn not_seized(&mut self, session: SessionId, refusal: Refusal) {
+        self.tell(Event::NotSeized { session, refusal, answers: Vec::new(), silent: Vec::new() });
     }
 }
 

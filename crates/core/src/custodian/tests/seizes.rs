@@ -593,6 +593,106 @@ fn what_was_released_is_kept_aside_where_the_seize_that_passed_it_was_given_on()
     assert_eq!(net.after_crash(A), Some(Standing::SeizedBy(net.id(B))));
 }
 
+/// Shows: H-9, H-33
+#[test]
+fn operator_hears_of_a_seize_that_a_doubt_ended() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
+    net.seize(B).unwrap();
+    net.nodes[B].custodian.doubt_all(Doubt::Forgotten);
+    net.drain(B);
+    assert_eq!(net.not_seized(B), Some(Refusal::StaleToken));
+}
+
+/// Shows: H-31
+#[test]
+fn device_that_is_not_enrolled_seizes_nothing() {
+    let mut net = staged_and_gone();
+    let mut electorate = net.electorate();
+    electorate.note(3, [net.id(A)].into());
+    net.nodes[B].custodian.set_electorate(electorate);
+    net.seize(B).unwrap();
+    assert_eq!(net.not_seized(B), Some(Refusal::Unauthorized));
+    assert_eq!(net.token(B).generation, 0);
+}
+
+/// Shows: H-26
+#[test]
+fn device_that_released_one_session_twice_doubts_itself() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.give(B, A);
+    let old = net.nodes[A].journal.clone();
+    net.give(A, B);
+    net.lose_device(B);
+    // Nothing tells A that its journal is an older one, and B is not there to say so.
+    net.nodes[A].journal = old;
+    net.crash(A);
+    net.apart = true;
+    net.link(A, C);
+    net.give(A, C);
+    assert_eq!(net.nodes[A].custodian.doubt(), None);
+    net.link(A, B);
+    assert_eq!(net.nodes[A].custodian.doubt(), Some(Doubt::Forgotten));
+    net.crash(A);
+    assert_eq!(net.nodes[A].custodian.doubt(), Some(Doubt::Forgotten));
+}
+
+/// Shows: H-26
+#[test]
+fn doubt_that_only_a_person_ends_is_not_hidden_by_one_that_peers_end() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.give(B, A);
+    for why in [Doubt::Copied, Doubt::RolledBack] {
+        let journal = net.nodes[A].journal.clone();
+        net.put_back(A, journal, why);
+    }
+    assert_eq!(net.nodes[A].custodian.doubt(), Some(Doubt::Copied));
+}
+
+/// Shows: H-33
+#[test]
+fn contested_session_stays_stopped_where_one_side_that_has_not_heard_gives_it_on() {
+    const D: usize = 3;
+    let mut net = Net::new(4);
+    net.turn(A, 1);
+    let mut electorate = net.electorate();
+    electorate.note(2, [net.id(A), net.id(B)].into());
+    for node in [C, D] {
+        net.nodes[node].custodian.set_electorate(electorate.clone());
+    }
+    // The two that seize know of no others.
+    let mut two = Electorate::default();
+    two.note(2, [net.id(A), net.id(B)].into());
+    for node in [A, B] {
+        net.nodes[node].custodian.set_electorate(two.clone());
+    }
+    net.link(A, C);
+    net.give(A, C);
+    net.give(C, A);
+    net.link(A, B);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    net.give(A, B);
+    net.lose = Box::new(|_| false);
+    net.lose_device(A);
+    net.apart = true;
+    net.seize(B).unwrap();
+    net.seize(A).unwrap();
+    net.link(B, C);
+    net.link(A, C);
+    assert_eq!(net.standing(C), Some(Standing::Unconfirmed));
+    net.link(B, D);
+    net.give(B, D);
+    net.link(D, C);
+    assert_eq!(net.nodes[C].custodian.owner(session()), Some(net.id(D)));
+    assert_eq!(net.standing(C), Some(Standing::Unconfirmed));
+    assert_eq!(net.after_crash(C), Some(Standing::Unconfirmed));
+}
+
 /// Shows: H-9
 #[test]
 fn offer_that_brings_the_news_of_a_seize_takes_no_place_before_turns_are_kept_aside() {
