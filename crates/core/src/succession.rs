@@ -1,11 +1,10 @@
 //! One device, two keys: what the old key is in charge of it releases to the new one, and never acts again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cede_seal::device::LocalDevice;
 use cede_seal::verify::verify;
-use cede_wire::canonical::Signed;
-use cede_wire::custody::{Custody, Head, Release};
+use cede_wire::custody::{Custody, FencingToken, Head, Release};
 use cede_wire::id::{DeviceId, HandoffId, Hash, SessionId};
 use cede_wire::record::Record;
 
@@ -13,6 +12,8 @@ use crate::chain::{Chain, ChainError};
 
 /// The records that follow a journal when `new` takes the place of `old`: for every session that `old` is in charge of, its
 /// release and the word that `new` acts under it. Durable together, before `old` is erased. `seed` is random.
+///
+/// What arrived and does not stand in its place yet goes on arriving, as the same attempt; what is missing stays missing.
 ///
 /// Sessions that others are in charge of are left alone, and so are those that never moved: no record names their owner.
 ///
@@ -26,36 +27,61 @@ pub fn succeed(
     new: DeviceId,
     seed: &[u8; 32],
 ) -> Result<Vec<Record>, ChainError> {
-    let mut chains = BTreeMap::new();
+    let mut all = BTreeMap::new();
     for record in journal {
-        if let Record::Custody(link) = record {
-            follow(&mut chains, link)?;
-        }
+        follow(&mut all, record)?;
     }
-    let chains = chains.into_values().map(|(chain, _)| chain);
-    let owned = chains.filter(|chain| chain.owner() == old.device() && old.device() != new);
-    let released = owned.map(|chain| released(&chain, old, new, seed)).collect::<Result<Vec<_>, _>>()?;
+    let owned = all.values().filter(|held| held.chain.owner() == old.device() && old.device() != new);
+    let released = owned.map(|held| released(held, old, new, seed)).collect::<Result<Vec<_>, _>>()?;
     Ok(released.into_iter().flatten().collect())
 }
 
-/// Each chain, and what parts from it and has no seize yet.
-type Chains = BTreeMap<SessionId, (Chain, Option<Chain>)>;
+/// What a journal says of one session.
+struct Held {
+    chain: Chain,
+    /// What parts from the chain and has no seize yet.
+    side: Option<Chain>,
+    active: Option<(HandoffId, FencingToken)>,
+    installed: BTreeSet<HandoffId>,
+}
 
-fn follow(chains: &mut Chains, link: &Signed<Custody>) -> Result<(), ChainError> {
-    let session = verify(link).map_err(|_| ChainError::Forged)?.session();
-    match chains.get_mut(&session) {
-        Some((chain, side)) => chain.replay(link, side),
-        None => {
-            chains.insert(session, (Chain::begin(link)?, None));
-            Ok(())
-        }
+impl Held {
+    fn new(chain: Chain) -> Self {
+        Self { chain, side: None, active: None, installed: BTreeSet::new() }
+    }
+
+    /// The attempt that made this device act under the newest token.
+    fn arrived(&self) -> Option<HandoffId> {
+        self.active.filter(|(_, token)| *token == self.chain.token()).map(|(handoff, _)| handoff)
     }
 }
 
-fn released(chain: &Chain, old: &LocalDevice, new: DeviceId, seed: &[u8; 32]) -> Result<[Record; 3], ChainError> {
+fn follow(all: &mut BTreeMap<SessionId, Held>, record: &Record) -> Result<(), ChainError> {
+    if let Record::Custody(link) = record {
+        let session = verify(link).map_err(|_| ChainError::Forged)?.session();
+        match all.get_mut(&session) {
+            Some(held) => held.chain.replay(link, &mut held.side)?,
+            None => drop(all.insert(session, Held::new(Chain::begin(link)?))),
+        }
+    } else if let Record::Active { session, handoff, token } = record
+        && let Some(held) = all.get_mut(session)
+    {
+        held.active = Some((*handoff, *token));
+    } else if let Record::Installed { session, handoff } = record
+        && let Some(held) = all.get_mut(session)
+    {
+        held.installed.insert(*handoff);
+    }
+    Ok(())
+}
+
+fn released(held: &Held, old: &LocalDevice, new: DeviceId, seed: &[u8; 32]) -> Result<Vec<Record>, ChainError> {
+    let chain = &held.chain;
     let session = chain.session();
-    let (head, root) = held(chain);
-    let handoff = handoff(seed, session);
+    let arrived = held.arrived();
+    let unplaced = arrived.filter(|handoff| !held.installed.contains(handoff));
+    let handoff = unplaced.unwrap_or_else(|| handoff(seed, session));
+    let (head, root) = in_hand(chain);
     let next_token = chain.token().next_epoch().ok_or(ChainError::WrongToken)?;
     let release = Release {
         mesh: chain.mesh(),
@@ -70,12 +96,14 @@ fn released(chain: &Chain, old: &LocalDevice, new: DeviceId, seed: &[u8; 32]) ->
         root,
     };
     let signed = old.sign(&Custody::Release(release)).map_err(|_| ChainError::NotOwner)?;
-    let active = Record::Active { session, handoff, token: next_token };
-    Ok([Record::Custody(signed), active, Record::Installed { session, handoff }])
+    let missing = arrived.is_none() && matches!(chain.last(), Custody::Release(_));
+    let active = (!missing).then_some(Record::Active { session, handoff, token: next_token });
+    let installed = (!missing && unplaced.is_none()).then_some(Record::Installed { session, handoff });
+    Ok([Some(Record::Custody(signed)), active, installed].into_iter().flatten().collect())
 }
 
 /// What the last record says that the owner has. Nothing travels, so nothing newer is claimed.
-fn held(chain: &Chain) -> (Head, Hash) {
+fn in_hand(chain: &Chain) -> (Head, Hash) {
     let nothing = Hash::of(b"");
     match chain.last() {
         Custody::Release(release) => (release.head, release.root),
@@ -96,7 +124,7 @@ fn handoff(seed: &[u8; 32], session: SessionId) -> HandoffId {
 mod tests {
     use std::sync::Arc;
 
-    use cede_wire::custody::{FencingToken, Genesis};
+    use cede_wire::custody::Genesis;
     use cede_wire::id::{Incarnation, MeshId};
     use cede_wire::session::{AgentKind, NativeId, SessionKey};
 
@@ -118,7 +146,7 @@ mod tests {
     }
 
     fn given(chain: &mut Chain, from: &LocalDevice, to: DeviceId) {
-        let records = released(chain, from, to, &[3; 32]).unwrap();
+        let records = released(&Held::new(chain.clone()), from, to, &[3; 32]).unwrap();
         let Record::Custody(link) = &records[0] else { panic!("no release") };
         chain.extend(link).unwrap();
     }
@@ -163,6 +191,26 @@ mod tests {
             .collect();
         known.merge(&links).unwrap();
         assert_eq!((known.owner(), known.token()), (new.device(), FencingToken { generation: 0, epoch: 2 }));
+    }
+
+    /// Shows: P-11
+    #[test]
+    fn session_that_has_not_arrived_yet_is_not_said_to_stand_in_its_place() {
+        let (old, new) = (device(1), device(2));
+        let (session, mut chain) = begun("aa", &device(3));
+        given(&mut chain, &device(3), old.device());
+        let Custody::Release(release) = chain.last().clone() else { panic!("no release") };
+        let (handoff, token) = (release.handoff, release.next_token);
+        let arrival = [Record::Active { session, handoff, token }, Record::Installed { session, handoff }];
+        let became = [Standing::PayloadMissing, Standing::Arriving, Standing::InCharge];
+        for (known, became) in became.into_iter().enumerate() {
+            let mut all = journal(&[&chain]);
+            all.extend_from_slice(&arrival[..known]);
+            all.extend(succeed(&all, &old, new.device(), &[7; 32]).unwrap());
+            assert_eq!(standing(&all, device(2), session), Some(became), "{known} words of it");
+            let same = all.iter().filter(|record| matches!(record, Record::Active { handoff: h, .. } if *h == handoff));
+            assert_eq!(same.count(), [0, 2, 1][known], "the plan of an arrival is found by its attempt");
+        }
     }
 
     #[test]

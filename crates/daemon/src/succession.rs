@@ -50,7 +50,7 @@ impl Actor {
         let moves = |(id, standing): &(SessionId, Standing)| {
             let coming = self.custodian.arriving(*id);
             coming.is_some_and(|coming| matches!(coming.phase(), DestinationPhase::Receiving { .. }))
-                || matches!(standing, Standing::Leaving(_) | Standing::PayloadMissing)
+                || matches!(standing, Standing::Leaving(_) | Standing::Arriving | Standing::PayloadMissing)
         };
         let fenced = || self.custodian.fences_to_lift().first().map(|(id, _)| *id);
         let moving = self.custodian.sessions().find(moves).map(|(id, _)| id);
