@@ -62,8 +62,9 @@ pub const RELEASE_WHOLE_EVERY: u32 = 4;
 /// How long the votes of a seize are waited for. A person looks on; a device that is reachable answers at once.
 pub const VOTES: Duration = Duration::from_secs(20);
 
-/// Sessions that this device knows from votes alone. Each is a line in the journal that a peer asked for.
-pub const STRANGE_VOTES: usize = 64;
+/// Sessions that this device never had and voted for. Each is a vote and a chain in the journal that a peer asked for; a
+/// device that is lost with all its sessions has fewer.
+pub const STRANGE_VOTES: usize = 1_024;
 
 /// How far a generation may be from the one that is known: forced take-overs that came to nothing in between. A peer could
 /// else use the counter up, or fill the journal with votes.

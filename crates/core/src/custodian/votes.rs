@@ -8,7 +8,7 @@ use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 
 use super::offered::No;
-use super::{Custodian, Role};
+use super::{Custodian, Role, Session};
 use crate::chain::Chain;
 use crate::limits;
 
@@ -100,7 +100,10 @@ impl Custodian {
         if asks.generation > chain.token().generation.saturating_add(limits::GENERATIONS_AHEAD) {
             return Err((Refusal::Protocol, "the generation is far from the next one"));
         }
-        let strange = self.count(|state| state.chain.is_none() && state.voted.is_some());
+        // A chain is kept where a vote was given, so a session stays strange when its chain is known.
+        let me = self.me();
+        let had = |state: &Session| state.chain.as_ref().is_some_and(|chain| chain.owned_by(me));
+        let strange = self.count(|state| state.voted.is_some() && !had(state));
         let known = self.sessions.get(&asks.session).is_some_and(|s| s.chain.is_some() || s.voted.is_some());
         if !known && strange >= limits::STRANGE_VOTES {
             return Err((Refusal::Busy, "too many votes for sessions that are not known here"));
