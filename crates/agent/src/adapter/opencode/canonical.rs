@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(read.iter().map(|n| n.to_bits()).collect::<Vec<_>>(), NUMBERS.map(f64::to_bits));
     }
 
-    const NUMBERS: [f64; 7] = [0.1, 1e23, 0.011_245_399_999_999_999, 123_456_789.123_456_79, 5e-324, f64::MAX, -0.0];
+    const NUMBERS: [f64; 7] = [0.1, 1e23, 0.011_245_4, 123_456_789.123_456_79, 5e-324, f64::MAX, -0.0];
 
     #[test]
     fn cut_export_is_refused() {
