@@ -113,6 +113,8 @@ struct Session {
     seizing: Option<Seizing>,
     /// A second certificate of the generation that is known. Nobody here acts until there is a higher one.
     contested: Option<Signed<Custody>>,
+    /// Records of this device that a seize passed: a later one may bring them back.
+    passed: BTreeSet<Hash>,
 }
 
 /// A question that waits for the operator. The links are what this device did not know when it was asked.
@@ -367,6 +369,7 @@ impl Session {
             outvoted: false,
             seizing: None,
             contested: None,
+            passed: BTreeSet::new(),
         }
     }
 

@@ -118,11 +118,13 @@ impl Custodian {
     /// token, and does not know one of them. Source: SPEC H-26.
     fn doubt_second_word(&mut self, session: SessionId, links: &[Signed<Custody>]) {
         let me = self.me();
-        let Some(chain) = self.chain(session).filter(|_| self.trust == super::Trust::Whole) else { return };
+        let Some(state) = self.sessions.get(&session).filter(|_| self.trust == super::Trust::Whole) else { return };
+        let Some(chain) = &state.chain else { return };
         let known = |record: &Custody| chain.records().iter().any(|known| known.token() == record.token());
         let second = |link: &Signed<Custody>| {
             let record = cede_seal::verify::verify(link);
-            !chain.contains(&link.hash()) && record.is_ok_and(|record| record.signer() == me && known(&record))
+            let new = !chain.contains(&link.hash()) && !state.passed.contains(&link.hash());
+            new && record.is_ok_and(|record| record.signer() == me && known(&record))
         };
         if links.iter().take(cede_wire::limits::CHAIN_RECORDS).any(second) {
             self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
@@ -135,7 +137,7 @@ impl Custodian {
         match chain.last().clone() {
             Custody::Release(release) if release.to == me => self.take_release(session, chain, links, release),
             Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {
-                let forgot = self.forgot(&links);
+                let forgot = self.forgot(session, &links);
                 self.accept_custody(session, chain, links);
                 if forgot && self.trust == super::Trust::Whole {
                     self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
@@ -160,10 +162,13 @@ impl Custodian {
     }
 
     /// New links show a record that this device signed and does not know: its own store lost it. Source: SPEC H-26.
-    pub(super) fn forgot(&self, links: &[Signed<Custody>]) -> bool {
+    pub(super) fn forgot(&self, session: SessionId, links: &[Signed<Custody>]) -> bool {
         let me = self.me();
         let ours = |link: &Signed<Custody>| cede_seal::verify::verify(link).is_ok_and(|record| record.signer() == me);
-        self.trust == super::Trust::Whole && links.iter().any(ours)
+        let passed = |link: &Signed<Custody>| {
+            self.sessions.get(&session).is_some_and(|state| state.passed.contains(&link.hash()))
+        };
+        self.trust == super::Trust::Whole && links.iter().any(|link| !passed(link) && ours(link))
     }
 
     /// The records are durable.

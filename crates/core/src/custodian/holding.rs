@@ -1,7 +1,7 @@
 //! D4, D5 and everything that moves custody: certificates come, this device holds a session or does not.
 
 use cede_seal::verify::verify;
-use cede_wire::canonical::Signed;
+use cede_wire::canonical::{Signable, Signed};
 use cede_wire::custody::{Custody, FencingToken, Release};
 use cede_wire::handoff::Activated;
 use cede_wire::id::{DeviceId, HandoffId, Hash, SessionId};
@@ -59,7 +59,7 @@ impl Custodian {
         // In doubt about its own records a device may have approved it and forgotten that. It does not act on it either way.
         let known = |s: &Session| s.doubted || s.attempts.approval(release.handoff).is_some();
         // So may one that does not doubt yet, and is shown that it gave the session away: it would go on under the old token.
-        let forgot = self.has_chain(session) && self.forgot(&links);
+        let forgot = self.has_chain(session) && self.forgot(session, &links);
         if forgot || self.sessions.get(&session).is_some_and(known) {
             self.accept_custody(session, chain, links);
             return;
@@ -98,7 +98,7 @@ impl Custodian {
         let last = chain.last().clone();
         self.withdraw(session, Refusal::StaleToken);
         self.give_up_seize(session, Refusal::StaleToken);
-        let forgot = (self.has_chain(session) && self.forgot(&new_links)).then_some(chain.owner() == me);
+        let forgot = (self.has_chain(session) && self.forgot(session, &new_links)).then_some(chain.owner() == me);
         let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
         match forgot {
             Some(true) => {
@@ -113,6 +113,7 @@ impl Custodian {
         }
         let state = self.session(session);
         let whole = state.gave_all(&chain);
+        state.note_passed(me, &chain);
         state.chain = Some(chain);
         (state.unclaimed, state.fenced_for) = (None, None);
         state.settle_contest();
@@ -349,6 +350,14 @@ impl Session {
             Some(Custody::Seize(seize)) => seize.head == given.head,
             Some(Custody::Genesis(_)) | None => false,
         }
+    }
+
+    /// What this device signed and another chain does not hold.
+    fn note_passed(&mut self, me: DeviceId, other: &Chain) {
+        let Some(chain) = &self.chain else { return };
+        let ours = chain.links().iter().zip(chain.records()).filter(|(_, record)| record.signer() == me);
+        self.passed.extend(ours.map(|(link, _)| link.hash()));
+        self.passed.retain(|hash| !other.contains(hash));
     }
 
     /// The attempt that was under way, where one was, is over, and this device is not the owner any more.

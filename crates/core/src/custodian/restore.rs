@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cede_seal::device::LocalDevice;
-use cede_wire::canonical::Signed;
+use cede_wire::canonical::{Signable, Signed};
 use cede_wire::custody::{Custody, FencingToken, Release};
 use cede_wire::id::{DeviceId, HandoffId, Incarnation, MeshId, SessionId};
 use cede_wire::record::Record;
@@ -95,7 +95,11 @@ impl Custodian {
         let me = self.me();
         match record {
             Record::Custody(link) => {
-                let session = cede_seal::verify::verify(link).map_err(|_| ChainError::Forged)?.session();
+                let record = cede_seal::verify::verify(link).map_err(|_| ChainError::Forged)?;
+                let session = record.session();
+                if record.signer() == me {
+                    self.session(session).passed.insert(link.hash());
+                }
                 let facts = facts.entry(session).or_default();
                 let owner = self.replay_link(session, link, &mut facts.side)?;
                 facts.fenced.take_if(|_| owner == me);
@@ -173,6 +177,7 @@ impl Custodian {
         let state = self.session(id);
         let Some(chain) = &state.chain else { return };
         let (owner, token) = (chain.owner(), chain.token());
+        state.passed.retain(|hash| !chain.contains(hash));
         let trust = if state.doubted || state.contested.is_some() { Trust::Unconfirmed } else { trust };
         let role = match chain.last() {
             _ if owner != me && facts.fenced.is_some() => Role::Fenced { kept: facts.fenced == Some(true) },

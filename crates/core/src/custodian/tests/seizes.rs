@@ -1,5 +1,6 @@
 //! S6 and S7: an owner that is gone, and one that comes back.
 
+use cede_wire::custody::SeizeVote;
 use cede_wire::record::Doubt;
 
 use super::*;
@@ -715,4 +716,37 @@ fn offer_that_brings_the_news_of_a_seize_takes_no_place_before_turns_are_kept_as
     net.heal();
     net.give(B, A);
     net.only_owner(A, &[1, 2]);
+}
+
+/// Shows: H-26, H-32
+#[test]
+fn own_release_that_one_seize_passed_and_a_later_one_brings_back_is_not_forgotten() {
+    for restarts in [false, true] {
+        let mut net = Net::three();
+        net.give(A, C);
+        net.give(C, A);
+        net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+        net.give(A, B);
+        net.lose = Box::new(|_| false);
+        let mut links = net.nodes[A].custodian.chain(session()).unwrap().links().to_vec();
+        let (token, prev) = (net.token(A), links.last().unwrap().hash());
+        net.lose_device(A);
+        net.seize(C).unwrap();
+        net.heal();
+        assert_eq!(net.token(A), generation(1));
+        // B knows the release by other ways, and not that seize.
+        let (to, voter) = (net.id(B), net.id(C));
+        let vote = SeizeVote { mesh: mesh(), session: session(), generation: 2, members: 3, to, voter };
+        let votes = vec![net.nodes[C].local.sign(&vote).unwrap()];
+        let (next_token, head) = (generation(2), head(&[1, 2]));
+        let seize = Seize { mesh: mesh(), session: session(), prev, to, token, next_token, head, members: 3, votes };
+        links.push(net.nodes[B].local.sign(&Custody::Seize(seize)).unwrap());
+        if restarts {
+            net.crash(A);
+        }
+        net.deliver(C, A, &PeerMessage::Custody(links));
+        assert_eq!(net.token(A), generation(2));
+        assert_eq!(net.nodes[A].custodian.doubt(), None, "restarts: {restarts}");
+        assert_eq!(net.nodes[A].custodian.owner(session()), Some(to));
+    }
 }
