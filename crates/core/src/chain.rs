@@ -223,7 +223,8 @@ impl Chain {
     fn check_seize(&self, seize: &Seize) -> Result<(), ChainError> {
         let at = self.position(&seize.prev).ok_or(ChainError::NotNext)?;
         let before = self.records.get(at).map(Custody::token);
-        let higher = seize.next_token.generation > self.token().generation && seize.next_token.epoch == 0;
+        let leap = seize.next_token.generation.saturating_sub(self.token().generation);
+        let higher = (1..=limits::GENERATIONS_LEAP).contains(&leap) && seize.next_token.epoch == 0;
         if before == Some(seize.token) && higher { Ok(()) } else { Err(ChainError::WrongToken) }
     }
 
@@ -255,6 +256,11 @@ impl Chain {
     /// The release of `handoff` to `device`, where this chain holds it.
     pub fn release_to(&self, device: DeviceId, handoff: HandoffId) -> Option<&Release> {
         self.releases().find(|release| release.handoff == handoff && release.to == device)
+    }
+
+    /// The handoffs that brought the session to `device`.
+    pub fn arrivals_at(&self, device: DeviceId) -> impl Iterator<Item = HandoffId> + '_ {
+        self.releases().filter(move |release| release.to == device).map(|release| release.handoff)
     }
 
     /// The release of `handoff` to `device`, if `device` gave the session on afterwards: so it did act under it.

@@ -69,6 +69,9 @@ pub const STRANGE_VOTES: usize = 1_024;
 /// How far a generation may be from the one that is known: forced take-overs that came to nothing in between. A peer could
 /// else use the counter up, or fill the journal with votes.
 pub const GENERATIONS_AHEAD: u64 = 1_000;
+/// How much higher than the last one the generation of a seize may be. Far more than honest devices skip, and the counter
+/// outlives any number of hostile ones.
+pub const GENERATIONS_LEAP: u64 = u32::MAX as u64;
 
 /// Chains that one question about custody is answered with. Whoever learned from them asks again for the rest; more at once
 /// would overflow the line.

@@ -98,15 +98,14 @@ impl Witness {
 
     /// Holds a journal against the note.
     pub(crate) fn look(&self, records: &[Record], members: u64) -> Found {
-        let (Some(mark), true) = (Mark::last(records), self.writable) else {
-            return Found { doubt: None, members_whole: true };
-        };
+        let Some(mark) = Mark::last(records) else { return Found { doubt: None, members_whole: true } };
         let (machine, incarnation) = {
             let note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
             (note.machine.clone(), note.incarnation)
         };
         let doubt = match &self.before {
-            None => Some(Doubt::Copied),
+            // Where nothing can be noted, no note proves nothing.
+            None => self.writable.then_some(Doubt::Copied),
             Some(note) if note.machine != machine || note.incarnation != incarnation => Some(Doubt::Copied),
             Some(note) if note.mark.count > mark.count => Some(Doubt::RolledBack),
             Some(note) if note.mark.count == mark.count && note.mark.nonce != mark.nonce => Some(Doubt::RolledBack),
@@ -119,7 +118,16 @@ impl Witness {
     /// The mark that the journal is to hold next; none where nothing can be noted.
     pub(crate) fn next(&self, last: Option<Mark>) -> Option<Mark> {
         let nothing = Mark { count: 0, nonce: [0; 16] };
+        if last.is_none() && self.before.is_none() && !self.begins() {
+            return None;
+        }
         self.writable.then(|| last.unwrap_or(nothing).after(self.before.as_ref().map(|note| note.mark)).ok()).flatten()
+    }
+
+    /// A journal that was never marked is marked only beside a note: power that fails between the two makes no copy of it.
+    fn begins(&self) -> bool {
+        let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.writable && write(&self.file, &note).is_ok()
     }
 
     /// Notes a mark that is durable in the journal. Blocks.
@@ -221,6 +229,20 @@ mod tests {
         records.push(mark.record());
         assert_eq!(place.run(&mut records), None);
         assert_eq!(place.run(&mut records), None);
+    }
+
+    /// Shows: H-26
+    #[test]
+    fn power_that_fails_after_the_first_mark_makes_no_copy() {
+        let (place, mut records) = (Place::new(), Vec::new());
+        records.push(place.open("state").next(None).unwrap().record());
+        assert_eq!(place.run(&mut records), None);
+        // Where the first note cannot be written, nothing is marked.
+        let other = Place::new();
+        std::fs::create_dir_all(other.root.path().join("notes")).unwrap();
+        let witness = other.open("state");
+        std::fs::create_dir(witness.file.with_extension("new")).unwrap();
+        assert_eq!(witness.next(None), None);
     }
 
     /// Shows: H-26

@@ -259,6 +259,9 @@ fn seize_that_does_not_raise_the_generation_does_not_follow() {
     assert_eq!(after(seized(&c, &to_b, under(0, 1), under(1, 0))), Ok(under(1, 0)));
     assert_eq!(after(seized(&c, &to_b, under(0, 1), under(3, 0))), Ok(under(3, 0)), "votes between came to nothing");
     assert_eq!(after(seized(&c, &to_b, under(0, 1), under(0, 0))), wrong, "the generation it is in");
+    let most = limits::GENERATIONS_LEAP;
+    assert_eq!(after(seized(&c, &to_b, under(0, 1), under(most, 0))), Ok(under(most, 0)));
+    assert_eq!(after(seized(&c, &to_b, under(0, 1), under(most + 1, 0))), wrong, "so high that the counter could end");
     assert_eq!(after(seized(&c, &to_b, under(0, 1), under(1, 1))), wrong, "a generation begins with epoch 0");
     assert_eq!(after(seized(&c, &to_b, under(0, 0), under(1, 0))), wrong, "another token than the one before");
     assert_eq!(after(seized(&c, &to_c, under(0, 1), under(1, 0))), Err(ChainError::NotNext), "after what is not here");
