@@ -162,7 +162,8 @@ impl Actor {
         }
     }
 
-    /// Arrivals that were given up long ago are of no use to a new attempt any more.
+    /// Arrivals that were given up long ago are of no use to a new attempt any more, and those that stand in their place of
+    /// none at all: what a death left of them goes.
     pub(crate) fn forget_old_arrivals(&self) {
         self.forget_catalogs();
         let under_way: Vec<HandoffId> = self
@@ -172,6 +173,8 @@ impl Actor {
             .collect();
         let comes = |s: &Standing| matches!(s, Standing::Arriving | Standing::PayloadMissing | Standing::Unconfirmed);
         let unplaced: Vec<SessionId> = self.custodian.sessions().filter(|(_, s)| comes(s)).map(|(id, _)| id).collect();
+        let chains = self.custodian.sessions().filter_map(|(id, _)| self.custodian.chain(id));
+        let arrived: Vec<HandoffId> = chains.flat_map(|chain| chain.arrivals_at(self.context.local.device())).collect();
         let busy: Vec<SessionId> = self.leaving.keys().chain(self.arriving.keys()).copied().collect();
         let context = self.context.clone();
         tokio::task::spawn_blocking(move || {
@@ -179,7 +182,8 @@ impl Actor {
             for handoff in ArrivalPlan::all(&context) {
                 let plan = ArrivalPlan::load(&context, handoff);
                 let needed = plan.as_ref().is_some_and(|plan| unplaced.contains(&plan.key.id()));
-                if !under_way.contains(&handoff) && !needed && ArrivalPlan::is_old(&context, handoff) {
+                let over = arrived.contains(&handoff) || ArrivalPlan::is_old(&context, handoff);
+                if over && !needed && !under_way.contains(&handoff) {
                     remove(&context, handoff, plan.is_some_and(|plan| plan.carried));
                 }
             }

@@ -28,6 +28,32 @@ fn damaged_journal_acts_for_nothing_and_says_so() {
     assert!(names(&devices.a.state().join("journal")).iter().any(|name| name == "log"));
 }
 
+/// A death between the placing and the tidying leaves an arrival behind that nobody needs.
+///
+/// Shows: T-9
+#[test]
+fn what_a_death_left_of_an_arrival_goes_at_the_next_start() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    let (state, aside) = (devices.b.state(), devices.root.path().join("aside"));
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        let parts = ["arrivals", "stages"].map(|part| from.join(part));
+        assert!(std::process::Command::new("cp").arg("-a").args(parts).arg(to).status().unwrap().success());
+    };
+    let mut asked = devices.a.open(Command::To(request("server", id))).unwrap();
+    asked.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Staged));
+    copy(&state, &aside);
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    devices.b.kill();
+    copy(&aside, &state);
+    assert_eq!(names(&state.join("arrivals")).len(), 1, "what the test puts back");
+    devices.b.start();
+    let left = || ["arrivals", "stages"].map(|part| names(&state.join(part)).len());
+    wait_until("nothing of it is left", || left() == [0, 0]);
+    assert_eq!(self::state(&devices.b, id), "in charge here");
+}
+
 /// The hands of a killed daemon may be about to write the last file.
 fn remove(directory: &Path) {
     wait_until("the directory is removed", || std::fs::remove_dir_all(directory).is_ok() || !directory.exists());
