@@ -333,6 +333,22 @@ fn repository_that_rested_costs_next_to_nothing_again() {
     assert!(again.bytes_sent < 4 << 10, "{} bytes sent", again.bytes_sent);
 }
 
+/// Several that fit are named, whatever moved before.
+#[test]
+fn session_that_was_away_is_not_meant_more_than_others() {
+    let devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    devices.a.to("server", id).unwrap();
+    devices.b.to("laptop", id).unwrap();
+    let other = devices.a.home.join("elsewhere/project");
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::write(other.join("a"), "a").unwrap();
+    devices.a.adopt(&other);
+    let by_title = MoveRequest { session: Some("project".to_owned()), ..request("server", id) };
+    let failed = refused(devices.a.move_with(by_title));
+    assert_eq!((failed.exit, failed.what.as_str()), (exit::USAGE, "it is not clear which session is meant"));
+}
+
 fn take(device: &Device, id: SessionId) -> Result<Answer, Failure> {
     device.ask(Command::Take { session: id.to_string(), wait: false, carry_only: false })
 }

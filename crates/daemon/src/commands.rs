@@ -299,7 +299,8 @@ impl Actor {
 
     /// A session that is not found here may be one that was: then its owner is named.
     fn maybe_elsewhere(&self, text: Option<&str>, directory: &str, failed: Failure) -> Failure {
-        self.known(text, directory).map_or(failed, |session| self.elsewhere(session))
+        let away = self.known(text, directory).filter(|session| !self.is_here(*session));
+        away.map_or(failed, |session| self.elsewhere(session))
     }
 
     fn known(&self, text: Option<&str>, directory: &str) -> Option<SessionId> {
@@ -569,8 +570,8 @@ fn adopt_blocking(context: &Context, directory: &str) -> Result<SessionInfo, Fai
     let directory = std::fs::canonicalize(directory).map_err(io)?;
     let random = random().map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
     let files = cede_agent::adapter::files::FilesAdapter::new(&context.surroundings);
-    let tree = cede_agent::tree::inspect(&directory);
-    tree.map_err(|error| crate::offering::not_captured(&error.into()))?;
+    let tree = cede_agent::tree::inspect(&directory).map_err(PayloadError::from);
+    tree.and_then(|tree| payload::apart(context, &tree.root)).map_err(|error| crate::offering::not_captured(&error))?;
     let native =
         files.adopt(&directory, random).map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
     let key = cede_wire::session::SessionKey { agent: AgentKind::Files, native };

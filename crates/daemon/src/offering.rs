@@ -229,6 +229,7 @@ pub(crate) fn not_captured(error: &PayloadError) -> Failure {
         | PayloadError::Capture(_)
         | PayloadError::Read(_)
         | PayloadError::NoAdapter
+        | PayloadError::Own(_)
         | PayloadError::Io { .. } => (exit::FAILED, None),
     };
     let text = error.to_string();

@@ -8,7 +8,7 @@ use cede_agent::adapter::{AgentError, Transcript};
 use cede_agent::chunk::{
     Chunker, FileContent, FileStat, ReadError, SourceFiles, StatCache, Want, chunk_bytes, open_regular,
 };
-use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture_at, remember_staged};
+use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture_at, remember_staged, root_of};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::Head;
 use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
@@ -94,6 +94,8 @@ pub(crate) enum PayloadError {
     NoAdapter,
     #[error("the session has more than {0} entries")]
     TooLarge(usize),
+    #[error("the state of cede itself lies in {0} or around it, with this device's key; move another directory")]
+    Own(String),
     #[error("cannot use {path}: {kind}")]
     Io { path: String, kind: std::io::ErrorKind },
 }
@@ -150,6 +152,7 @@ fn take_with(
         have: &wanted.have,
         scratch: &crate::base::records_of(context, id),
     };
+    apart(context, &root_of(&wanted.directory)?)?;
     let (tree, captured) = capture_at(&wanted.directory, &options, &mut cache)?;
     let (conversation, sources) = transcript_entries(&transcript, &mut spoken)?;
     save_cache(&cache_file, cache);
@@ -194,6 +197,15 @@ fn figures(entries: &[Entry]) -> (u64, u64) {
     let of_git = entries.iter().filter(|entry| entry.place == Place::Git);
     let history = of_git.flat_map(Entry::chunks).map(|chunk| u64::from(chunk.length)).sum();
     (entries.iter().filter(is_file).count() as u64, history)
+}
+
+/// The key of this device is in no payload: a tree that holds the state, or lies in it, is none.
+pub(crate) fn apart(context: &Context, root: &Path) -> Result<(), PayloadError> {
+    let state = std::fs::canonicalize(&context.state).unwrap_or_else(|_| context.state.clone());
+    if state.starts_with(root) || root.starts_with(&state) {
+        return Err(PayloadError::Own(root.display().to_string()));
+    }
+    Ok(())
 }
 
 fn make(directory: &Path) -> Result<(), PayloadError> {

@@ -109,3 +109,22 @@ fn no_planted_credential_travels_with_a_session_of_codex() {
 fn no_planted_credential_travels_with_a_session_of_claude_code() {
     no_secret_travels(AgentKind::ClaudeCode);
 }
+
+/// The state of the daemon, with the key of the device, is no session and in none.
+#[test]
+fn state_of_the_daemon_is_no_session() {
+    let devices = Devices::friends(CEDE);
+    let a = &devices.a;
+    let around = a.cede_home.parent().unwrap();
+    for place in [a.state(), a.state().join("secrets"), a.cede_home.clone(), around.to_owned()] {
+        let failed = refused(a.ask(Command::Adopt { directory: place.display().to_string() }));
+        let own = failed.why.starts_with("the state of cede itself lies in");
+        assert!(own || failed.why.contains("cede.sock"), "{}", failed.why);
+    }
+    // One that was a session before there was a state in it.
+    let (tree, id) = adopted(a);
+    std::fs::remove_dir_all(&tree).unwrap();
+    std::os::unix::fs::symlink(a.state().join("secrets"), &tree).unwrap();
+    let failed = refused(a.to("server", id));
+    assert!(failed.why.starts_with("the state of cede itself lies in"), "{}", failed.why);
+}

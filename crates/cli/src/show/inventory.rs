@@ -32,7 +32,7 @@ pub(crate) fn plan(plan: &Plan, paths: Paths) -> Page {
         plain(format!("\" ({}) from {} to ", plan.session.agent.name(), plan.session.owner)),
         strong(&plan.device),
         plain(format!(
-            ": {}{history}, at most {}",
+            ": {}{history}, {} of content",
             units::count(plan.files, "file", "files"),
             units::bytes(plan.bytes)
         )),
