@@ -57,11 +57,31 @@ impl Actor {
                 let left = left.saturating_sub(self.pair_now().monotonic).as_millis();
                 let expires_in_s = u64::try_from(left.div_ceil(1_000)).unwrap_or(u64::MAX);
                 replies.say(ReplyBody::Pairing(PairingEvent::Words { words, command, expires_in_s }));
-                self.pairing.watcher = Some(replies);
+                self.watch_pairing_client(replies);
                 self.pairing.announcing = announce(&self.context);
                 self.watch_pairing_deadline();
             }
             Err(failed) => replies.failed(failed),
+        }
+    }
+
+    /// Words that nobody looks at any more are taken back: nobody could compare, or say yes.
+    fn watch_pairing_client(&mut self, replies: Replies) {
+        let (context, client) = (self.context.clone(), replies.watcher());
+        if let Some(before) = self.pairing.watcher.replace(replies) {
+            let why = "another command shows newer ones";
+            before.failed(failure(exit::FAILED, "the words are not good any more", why, "use the newer ones"));
+        }
+        tokio::spawn(async move {
+            client.closed().await;
+            context.tell(move |actor| actor.pairing_client_left(&client)).await;
+        });
+    }
+
+    fn pairing_client_left(&mut self, client: &mpsc::Sender<ReplyBody>) {
+        if self.pairing.watcher.take_if(|watcher| watcher.watcher().same_channel(client)).is_some() {
+            let now = self.pair_now();
+            self.pairing.host.cancel(now);
         }
     }
 

@@ -112,3 +112,29 @@ fn question_for_a_session_runs_out_at_its_owner() {
     assert_eq!(decide(b, &question(b), false), "denied; nothing was written");
     refused(late.end(&mut |_| {}).unwrap());
 }
+
+/// Whoever shows words and goes away can compare nothing; newer words end older ones, and it is said.
+///
+/// Shows: P-2
+#[test]
+fn words_that_nobody_looks_at_any_more_are_taken_back() {
+    let devices = Devices::strangers(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (shown, words) = show_words(a);
+    drop(shown);
+    wait_until("the words are gone", || {
+        let failed = refused(b.ask(pair_with(&words, &a.address)));
+        failed.exit == exit::REFUSED
+    });
+    let (older, _) = show_words(a);
+    let (newer, words) = show_words(a);
+    let failed = refused(older.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.what, "the words are not good any more");
+    // The one that is asked goes away: the guest is told, and waits for nobody.
+    let asked = b.open(pair_with(&words, &a.address)).unwrap();
+    let mut newer = newer;
+    newer.until(|body| matches!(body, ReplyBody::Pairing(cede_wire::control::PairingEvent::Compare { .. })));
+    drop(newer);
+    let failed = refused(asked.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.exit, exit::REFUSED, "{failed:?}");
+}
