@@ -125,6 +125,7 @@ const fn what(error: &RunError) -> &'static str {
         RunError::Open(_)
         | RunError::Secret(_)
         | RunError::NotAKey
+        | RunError::KeyLost
         | RunError::Incarnation(_)
         | RunError::Journal(_)
         | RunError::NothingDamaged
@@ -149,6 +150,7 @@ const fn cure(error: &RunError) -> &'static str {
         RunError::Loop(_) | RunError::Leave(_) => "look at the disk, then start it again: cede up",
         RunError::Secret(_)
         | RunError::NotAKey
+        | RunError::KeyLost
         | RunError::Incarnation(_)
         | RunError::Journal(_)
         | RunError::NothingDamaged

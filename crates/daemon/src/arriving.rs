@@ -392,7 +392,7 @@ impl Actor {
 
     /// Whether a session is in charge here, for lists.
     pub(crate) fn is_here(&self, session: SessionId) -> bool {
-        self.custodian.standing(session).is_none_or(|standing| {
+        self.custodian.standing(session).map_or(self.custodian.may_act(session), |standing| {
             matches!(
                 standing,
                 Standing::InCharge | Standing::Leaving(_) | Standing::Arriving | Standing::PayloadMissing

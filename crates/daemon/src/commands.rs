@@ -320,8 +320,11 @@ impl Actor {
 
     fn elsewhere(&self, session: SessionId) -> Failure {
         let owner = self.in_charge(session);
-        let why = format!("the session is not in charge here; it is at {owner}");
-        let unconfirmed = self.custodian.standing(session) == Some(Standing::Unconfirmed);
+        let unconfirmed = matches!(self.custodian.standing(session), None | Some(Standing::Unconfirmed));
+        let why = match unconfirmed {
+            true => "the records of this device may not be the newest: nothing acts for the session here".to_owned(),
+            false => format!("the session is not in charge here; it is at {owner}"),
+        };
         let cure = match self.custodian.contested(session) {
             Some(_) => format!("cede take --force {}", session.short()),
             None if unconfirmed => format!("cede doctor says why; then: cede confirm {}", session.short()),

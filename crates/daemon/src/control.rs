@@ -4,11 +4,11 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use cede_wire::control::{Answer, Failure, Reply, ReplyBody, Request, SCHEMA, exit};
+use cede_wire::control::{Answer, Command, Failure, Reply, ReplyBody, Request, SCHEMA, exit};
 use cede_wire::limits::CONTROL_LINE_BYTES;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::context::Context;
 use crate::limits;
@@ -84,6 +84,7 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
 /// Answers clients until the daemon stops.
 pub(crate) async fn serve(context: Context, listener: UnixListener) {
     let seats = Arc::new(Semaphore::new(limits::CLIENTS));
+    let waiting = Arc::new(Semaphore::new(limits::WAITING_CLIENTS));
     let own = rustix::process::geteuid().as_raw();
     loop {
         let Ok(seat) = seats.clone().acquire_owned().await else { return };
@@ -99,19 +100,23 @@ pub(crate) async fn serve(context: Context, listener: UnixListener) {
             tracing::warn!("a client of another user was turned away");
             continue;
         }
-        let context = context.clone();
-        tokio::spawn(async move {
-            answer(&context, client).await;
-            drop(seat);
-        });
+        let (context, waiting) = (context.clone(), waiting.clone());
+        tokio::spawn(async move { answer(&context, client, seat, &waiting).await });
     }
 }
 
-async fn answer(context: &Context, client: UnixStream) {
+async fn answer(context: &Context, client: UnixStream, seat: OwnedSemaphorePermit, waiting: &Arc<Semaphore>) {
     let (read, mut write) = client.into_split();
     let (sender, mut bodies) = mpsc::channel(limits::REPLIES);
     let replies = Replies(sender);
-    match tokio::time::timeout(limits::CLIENT_PATIENCE, question(read)).await {
+    let asked = tokio::time::timeout(limits::CLIENT_PATIENCE, question(read)).await;
+    // Whoever waits for a person or a peer keeps nobody from asking, cancelling or stopping.
+    let seat = match &asked {
+        Ok(Ok(request)) if waits(&request.command) => waiting.clone().try_acquire_owned().ok(),
+        _ => Some(seat),
+    };
+    match asked {
+        Ok(Ok(_)) if seat.is_none() => replies.failed(crowded()),
         Ok(Ok(request)) => {
             let asked = replies.clone();
             if context.ask(move |actor| actor.command(request.command, asked)).await.is_err() {
@@ -138,6 +143,19 @@ async fn answer(context: &Context, client: UnixStream) {
             return;
         }
     }
+}
+
+/// Whether the answer may take as long as a person or a peer does.
+fn waits(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::To(_) | Command::Take { .. } | Command::Seize { .. } | Command::Pair { .. } | Command::PairWith { .. }
+    )
+}
+
+fn crowded() -> Failure {
+    let why = format!("{} commands wait for their answers already", limits::WAITING_CLIENTS);
+    failure(exit::FAILED, "the command was not begun", &why, "cede status; cede cancel <move>")
 }
 
 /// True where the other end is closed in both directions; one that only said that it asks no more still listens.

@@ -14,6 +14,8 @@ pub(crate) const MOVE_EVENTS: usize = 256;
 pub(crate) const REPLIES: usize = 256;
 /// Clients of the control socket at once.
 pub(crate) const CLIENTS: usize = 32;
+/// Clients whose command waits for a person or a peer: more than all moves and questions that there may be.
+pub(crate) const WAITING_CLIENTS: usize = 256;
 /// Pause between two looks whether a client is still there.
 pub(crate) const CLIENT_LOOK: Duration = Duration::from_secs(2);
 /// A client that takes no line for this long is given up.

@@ -230,6 +230,7 @@ pub(crate) fn not_captured(error: &PayloadError) -> Failure {
         | PayloadError::Read(_)
         | PayloadError::NoAdapter
         | PayloadError::Own(_)
+        | PayloadError::Link(_)
         | PayloadError::Io { .. } => (exit::FAILED, None),
     };
     let text = error.to_string();

@@ -43,6 +43,11 @@ pub enum RunError {
         "the identity file holds no key of 32 bytes; restore it from a backup, or move the state directory away to begin anew"
     )]
     NotAKey,
+    /// There is a journal of another key and no key.
+    #[error(
+        "the key of this device is gone (secrets/identity) and its journal is here; restore the file from a backup, or move the state directory away to begin anew as another device"
+    )]
+    KeyLost,
     /// The incarnation file cannot be used.
     #[error(transparent)]
     Incarnation(#[from] IncarnationError),
@@ -225,8 +230,13 @@ fn known_peers(
 
 /// The key and the journal, after a leaving that was begun is finished; and whether the journal is damaged.
 fn remember(home: &Home, start_over: bool) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
-    let local = identity(home)?;
+    let known = identity(home)?;
     let (mut journal, mut replay) = Journal::open(home)?;
+    let local = match known {
+        Some(local) => local,
+        None if replay.records.is_empty() => begin_identity(home)?,
+        None => return Err(RunError::KeyLost),
+    };
     let mut damaged = report_condition(&replay);
     if start_over {
         journal = begin_anew(home, journal, &mut replay, damaged)?;
@@ -299,12 +309,15 @@ fn rewrite(journal: &Journal, replay: &Replay) {
     }
 }
 
-/// The device's key, made at the first start.
-fn identity(home: &Home) -> Result<LocalDevice, RunError> {
-    if let Some(secret) = home.secret(succession::IDENTITY)? {
-        let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| RunError::NotAKey)?;
-        return Ok(LocalDevice::from_secret(secret));
-    }
+/// The device's key.
+fn identity(home: &Home) -> Result<Option<LocalDevice>, RunError> {
+    let Some(secret) = home.secret(succession::IDENTITY)? else { return Ok(None) };
+    let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| RunError::NotAKey)?;
+    Ok(Some(LocalDevice::from_secret(secret)))
+}
+
+/// Made at the first start, before anything is written that names it.
+fn begin_identity(home: &Home) -> Result<LocalDevice, RunError> {
     let local = LocalDevice::from_secret(&random()?);
     home.put_secret(succession::IDENTITY, local.secret().as_slice())?;
     Ok(local)

@@ -186,6 +186,7 @@ impl Actor {
     pub(crate) fn state_of(&self, id: SessionId) -> String {
         use cede_core::custodian::Standing;
         match self.custodian.standing(id) {
+            None if !self.custodian.may_act(id) => "unconfirmed: nothing acts".to_owned(),
             None | Some(Standing::InCharge) => "in charge here".to_owned(),
             Some(Standing::Leaving(_)) => "in charge here, a move is under way".to_owned(),
             Some(Standing::Arriving) => "arriving".to_owned(),

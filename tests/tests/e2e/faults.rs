@@ -140,3 +140,31 @@ fn staging_that_a_person_removed_is_made_again() {
     wait_until("the laptop knows", || state(&devices.a, id) == "at server");
     nothing_left(&devices.b);
 }
+
+/// Another key is another device; a journal that names the lost one is not gone on with.
+///
+/// Shows: H-22
+#[test]
+fn device_whose_key_is_gone_does_not_begin_as_another_one() {
+    let mut devices = Devices::friends(CEDE);
+    devices.a.kill();
+    std::fs::remove_file(devices.a.state().join("secrets/identity")).unwrap();
+    let ended = devices.a.typed(&["up", "--listen", &devices.a.address, "--no-discovery"]);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("the key of this device is gone"), "{said}");
+    assert!(!devices.a.state().join("secrets/identity").exists());
+}
+
+/// Commands that wait leave room for those that ask, cancel and stop.
+#[test]
+fn many_commands_that_wait_keep_nobody_from_stopping() {
+    let mut devices = Devices::paired(CEDE);
+    let (_, id) = adopted(&devices.a);
+    let waiting: Vec<_> = (0..40).map(|_| devices.a.open(Command::To(request("server", id))).unwrap()).collect();
+    let _question = question(&devices.b);
+    let asked = Instant::now();
+    devices.a.status();
+    assert!(devices.a.stop().success());
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+    drop(waiting);
+}
