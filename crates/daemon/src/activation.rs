@@ -125,7 +125,6 @@ impl Actor {
         self.report(session, Phase::Committed, (0, 0), 0, "");
         self.arriving.remove(&session);
         self.takes.done(session);
-        self.forget_catalogs();
         if let Ok(Answer::Moved(mut report)) = self.move_report(session) {
             self.fill_place(session, &mut report);
             self.moves.end(session, &ReplyBody::Done(Answer::Moved(report)));
@@ -144,7 +143,7 @@ impl Actor {
             });
             // What stays is forgotten with the old ones.
             let _ = cleared.await;
-            // The plans that are gone named catalogs.
+            // The plans that are gone named catalogs; and where the session stands now is durable.
             context.tell(|actor| actor.forget_catalogs()).await;
         });
     }

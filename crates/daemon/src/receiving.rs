@@ -426,6 +426,12 @@ impl Placing {
     }
 }
 
+/// A chunk in a file of the last visit that changed since is asked for again.
+fn unspoken(error: std::io::Error) -> Placing {
+    let unread = error.kind() == std::io::ErrorKind::InvalidData;
+    if unread { Placing::Chunk } else { Placing::Failed(unwritten(&error)) }
+}
+
 /// Writes what is here already beside its place while the session still works at the source: the last round then
 /// writes only what changed. What goes wrong with a tree in motion is judged in that round, but for want of room.
 async fn stage_early(
@@ -442,7 +448,7 @@ async fn stage_early(
         let plan = stage_somewhere(context, &catalog, &chunks, plan, visit.as_deref())?;
         plan.save(context).map_err(world)?;
         let files = ArrivalPlan::files(context, plan.handoff);
-        write_transcript(&catalog, &chunks, &files).map_err(world)?;
+        write_transcript(&catalog, &chunks, &files).map_err(unspoken)?;
         sync_file_system(&files).map_err(world)?;
         Ok(plan)
     });
@@ -490,7 +496,7 @@ fn place_blocking(
     let world = |error: std::io::Error| Placing::Failed(unwritten(&error));
     let mut plan = stage_somewhere(context, catalog, chunks, plan, visit)?;
     let files = ArrivalPlan::files(context, plan.handoff);
-    write_transcript(catalog, chunks, &files).map_err(world)?;
+    write_transcript(catalog, chunks, &files).map_err(unspoken)?;
     let bytes = catalog.to_bytes();
     let kept = context.objects.put(&bytes);
     kept.map_err(|error| Placing::Failed(FetchError::World(error.to_string())))?;

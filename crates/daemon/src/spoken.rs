@@ -13,7 +13,7 @@ use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Place};
 use cede_wire::id::ChunkId;
 
 /// Writes the conversation's files under their logical paths, which cannot leave the directory. What an earlier round
-/// wrote is read again, and stays as far as it is right.
+/// wrote is read again, and stays as far as it is right. A chunk that cannot be read is invalid data.
 pub(crate) fn write_transcript(catalog: &Catalog, chunks: &dyn ReadChunk, files: &Path) -> io::Result<()> {
     let spoken: Vec<_> = catalog.entries.iter().filter(|entry| entry.place == Place::Transcript).collect();
     let path = |entry: &Entry| files.join(OsStr::from_bytes(entry.path.as_bytes()));
@@ -64,7 +64,7 @@ fn write_spoken(entry: &Entry, chunks: &dyn ReadChunk, path: &Path) -> io::Resul
     file.set_len(right)?;
     file.seek(SeekFrom::Start(right))?;
     for chunk in rest {
-        chunks.read(&chunk.id, &mut piece)?;
+        chunks.read(&chunk.id, &mut piece).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         file.write_all(&piece)?;
     }
     if let Body::File { mtime, .. } = &entry.body {
