@@ -193,7 +193,7 @@ impl Shaken {
         } else {
             self.sums.abandoned += 1;
             self.fence_comes_down();
-            assert_eq!(&self.evidence(self.owner()), before, "the source is untouched, {moment}");
+            assert!(self.evidence(self.owner()) == *before, "the source was touched, {moment}");
             let kept = trees::bytes_below(&self.other().state().join("stages"));
             let report =
                 self.owner().move_with(self.request()).unwrap_or_else(|failure| panic!("{moment}: {failure:?}"));
@@ -202,7 +202,7 @@ impl Shaken {
             assert!(report.bytes_sent <= most, "{moment}: {} sent, {changed} changed, {kept} kept", report.bytes_sent);
             assert!(self.settle());
         }
-        assert_eq!(&self.evidence(self.other()), before, "all of it is there, {moment}");
+        assert!(self.evidence(self.other()) == *before, "not all of it is there, {moment}");
         assert_eq!(claude::resumable(&self.owner().home, &self.planted), None, "the source is fenced, {moment}");
         self.at_a = !self.at_a;
     }
