@@ -131,7 +131,7 @@ impl Liar {
     fn invent(&self, native: &str, number: u8) -> Invented {
         let key = SessionKey { agent: AgentKind::Files, native: NativeId::parse(native).unwrap() };
         let (mesh, owner, incarnation) = (self.mesh, self.local.device(), Incarnation::new([7; 16]));
-        let genesis = Custody::Genesis(Genesis { mesh, key: key.clone(), owner, incarnation });
+        let genesis = Custody::Genesis(Genesis { mesh, key: key.clone(), owner, incarnation, members: 1 });
         let genesis = self.local.sign(&genesis).unwrap();
         let (executables, dotfiles, configuration_as_code) = (Vec::new(), Vec::new(), Vec::new());
         let offer = Offer {
@@ -276,6 +276,7 @@ impl Liar {
             next_token: offer.token.next_epoch().unwrap(),
             head: head(),
             root: invented.payload.root(),
+            members: 1,
         });
         let certificate = self.local.sign(&release).unwrap();
         self.say(PeerMessage::Release { certificate, chain: vec![invented.genesis.clone()] });

@@ -422,7 +422,8 @@ fn every_byte_of_what_is_signed_counts() {
     refused += every_byte(&destination, &ack);
     refused += every_byte(&destination, &Activated { handoff, session, token, owner: destination_id });
     let (mesh, incarnation) = (manifest.mesh, Incarnation::new([5; 16]));
-    refused += every_byte(&source, &Custody::Genesis(Genesis { mesh, key: key(), owner: source_id, incarnation }));
+    refused +=
+        every_byte(&source, &Custody::Genesis(Genesis { mesh, key: key(), owner: source_id, incarnation, members: 2 }));
     println!("signed messages: {refused} of {refused} changed bytes refused");
 }
 

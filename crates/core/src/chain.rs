@@ -30,11 +30,14 @@ pub enum ChainError {
     /// Its token is not the one that follows.
     #[error("custody record has the wrong fencing token")]
     WrongToken,
+    /// It is a seize under a membership log that is shorter than what a record before it names.
+    #[error("the seize names an older membership than the records before it")]
+    OldMembers,
     /// It leads to a lower generation than what is known.
     #[error("custody chain was passed by a seize")]
     Passed,
-    /// It is a second seize of the generation that is known.
-    #[error("two seizes of one generation")]
+    /// It is a second seize of the generation that is known, or a second release by one owner under one token.
+    #[error("two records claim one place in the custody chain")]
     Rival(Box<Signed<Custody>>),
 }
 
@@ -119,12 +122,12 @@ impl Chain {
             *self = branch;
             return Ok(());
         }
-        match branch.seize_of(generation(self)).filter(|_| generation(&branch) == generation(self)) {
-            Some(seize) if !self.contains(&seize.hash()) => Err(ChainError::Rival(Box::new(seize.clone()))),
-            Some(_) => Err(ChainError::NotNext),
-            None if generation(&branch) < generation(self) => Err(ChainError::Passed),
-            None => Err(ChainError::NotNext),
+        if generation(&branch) < generation(self) {
+            return Err(ChainError::Passed);
         }
+        // Within one generation: either each side has its own seize, or one owner released twice.
+        let seize = branch.seize_of(generation(self)).filter(|seize| !self.contains(&seize.hash()));
+        Err(ChainError::Rival(Box::new(seize.unwrap_or(first).clone())))
     }
 
     /// Adds one record of a journal, in its order. Records that part from the chain, a seize of no higher generation among
@@ -225,7 +228,21 @@ impl Chain {
         let before = self.records.get(at).map(Custody::token);
         let leap = seize.next_token.generation.saturating_sub(self.token().generation);
         let higher = (1..=limits::GENERATIONS_LEAP).contains(&leap) && seize.next_token.epoch == 0;
-        if before == Some(seize.token) && higher { Ok(()) } else { Err(ChainError::WrongToken) }
+        if before != Some(seize.token) || !higher {
+            return Err(ChainError::WrongToken);
+        }
+        if seize.members < self.members_until(at) { Err(ChainError::OldMembers) } else { Ok(()) }
+    }
+
+    /// The longest membership log that the first records name, up to the one at `last`. Who was a founder must not decide
+    /// alone what belongs to many since. Source: SPEC H-31.
+    fn members_until(&self, last: usize) -> u64 {
+        self.records.iter().take(last.saturating_add(1)).map(Custody::members).max().unwrap_or(0)
+    }
+
+    /// The longest membership log that the records name.
+    pub fn members(&self) -> u64 {
+        self.members_until(self.records.len())
     }
 
     /// The session.

@@ -340,6 +340,7 @@ impl Custodian {
             key: key.clone(),
             owner: self.me(),
             incarnation: self.incarnation,
+            members: self.electorate.length(),
         });
         let signed = self.local.sign(&genesis).map_err(|_| OfferError::Bug("foreign signer"))?;
         let chain = Chain::begin(&signed).map_err(|_| OfferError::Bug("own genesis"))?;

@@ -251,6 +251,7 @@ impl HandoffSource {
         chain: &Chain,
         ack: &Verified<CommitAck>,
         quiet: Quiet,
+        members: u64,
     ) -> Result<Signed<Custody>, StepError> {
         self.acknowledged(ack)?;
         let (head, root) = self.last.ok_or(StepError::Mismatch("round"))?;
@@ -260,7 +261,7 @@ impl HandoffSource {
         if chain.owner() != self.offer.source || chain.token() != self.offer.token {
             return Err(StepError::Mismatch("token"));
         }
-        let release = self.release(chain, head, root)?;
+        let release = self.release(chain, head, root, members.max(chain.members()))?;
         let certificate = local.sign(&Custody::Release(release)).map_err(|_| StepError::Bug("foreign signer"))?;
         self.phase = SourcePhase::Committed;
         Ok(certificate)
@@ -294,7 +295,7 @@ impl HandoffSource {
         bound.iter().find(|(same, _)| !same).map_or(Ok(()), |(_, what)| Err(StepError::Mismatch(what)))
     }
 
-    fn release(&self, chain: &Chain, head: Head, root: Hash) -> Result<Release, StepError> {
+    fn release(&self, chain: &Chain, head: Head, root: Hash, members: u64) -> Result<Release, StepError> {
         let next_token = self.offer.token.next_epoch().ok_or(StepError::Bug("epoch exhausted"))?;
         Ok(Release {
             mesh: self.offer.mesh,
@@ -307,6 +308,7 @@ impl HandoffSource {
             next_token,
             head,
             root,
+            members,
         })
     }
 

@@ -94,6 +94,7 @@ fn released(held: &Held, old: &LocalDevice, new: DeviceId, seed: &[u8; 32]) -> R
         next_token,
         head,
         root,
+        members: chain.members(),
     };
     let signed = old.sign(&Custody::Release(release)).map_err(|_| ChainError::NotOwner)?;
     let missing = arrived.is_none() && matches!(chain.last(), Custody::Release(_));
@@ -140,8 +141,13 @@ mod tests {
 
     fn begun(native: &str, by: &LocalDevice) -> (SessionId, Chain) {
         let key = SessionKey { agent: AgentKind::Files, native: NativeId::parse(native).unwrap() };
-        let genesis =
-            Genesis { mesh: MESH, key: key.clone(), owner: by.device(), incarnation: Incarnation::new([1; 16]) };
+        let genesis = Genesis {
+            mesh: MESH,
+            key: key.clone(),
+            owner: by.device(),
+            incarnation: Incarnation::new([1; 16]),
+            members: 0,
+        };
         (key.id(), Chain::begin(&by.sign(&Custody::Genesis(genesis)).unwrap()).unwrap())
     }
 

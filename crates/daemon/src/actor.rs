@@ -266,7 +266,7 @@ impl Actor {
                 self.seize_refused(session, refusal, &answers, &silent);
             }
             Event::Contested { session, by } => {
-                tracing::error!(session = %session.short(), by = %by.short(), "two devices took the session over");
+                tracing::error!(session = %session.short(), by = %by.short(), "two devices hold the session");
                 self.hold_still();
             }
             Event::Doubted(why) => {

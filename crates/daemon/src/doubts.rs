@@ -29,8 +29,7 @@ impl Actor {
         let Some(text) = text else { return self.confirm_all() };
         let session = self.session_of(text, NOT_CONFIRMED).or_else(|failed| self.chainless(text).ok_or(failed))?;
         if let Some(by) = self.custodian.contested(session) {
-            let why =
-                format!("{} took it over too, under the same token; no confirmation ends that", self.device_name(by));
+            let why = format!("{} holds it too, by another record; no confirmation ends that", self.device_name(by));
             let cure = format!("on the device that is to have it: cede take --force {}", session.short());
             return Err(failure(exit::FAILED, NOT_CONFIRMED, &why, &cure));
         }
@@ -131,7 +130,7 @@ impl Actor {
             if let Some(by) = self.custodian.contested(session) {
                 let id = session.short();
                 let found =
-                    format!("session {id} was taken over twice under one token, also by {}", self.device_name(by));
+                    format!("session {id} was given out twice, also to {}: nothing acts for it", self.device_name(by));
                 let cure = format!("on the device that is to have it: cede take --force {id}");
                 checks.push(fail("sessions", found, cure));
             }

@@ -229,6 +229,11 @@ impl Actor {
                 "this device's own records may not be the newest".to_owned(),
                 "cede doctor says why; then: cede confirm".to_owned(),
             ),
+            SeizeError::OldMembers => (
+                exit::PENDING,
+                "this device has not heard yet of every device of the mesh".to_owned(),
+                "connect it to another device, then the same again".to_owned(),
+            ),
             SeizeError::NoCopy => (
                 exit::FAILED,
                 "nothing of the session lies here to go on with: it was never here, or what was staged is gone"

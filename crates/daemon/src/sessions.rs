@@ -198,7 +198,7 @@ impl Actor {
                 format!("taken over by {}{}", self.device_name(owner), kept.unwrap_or_default())
             }
             Some(Standing::Unconfirmed) => match self.custodian.contested(id) {
-                Some(by) => format!("taken over twice, also by {}: nothing acts", self.device_name(by)),
+                Some(by) => format!("given out twice, also to {}: nothing acts", self.device_name(by)),
                 None => "unconfirmed: nothing acts".to_owned(),
             },
         }

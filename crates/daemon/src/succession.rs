@@ -132,8 +132,13 @@ mod tests {
         let home = Home::open(&directory.path().join("state")).unwrap();
         let (old, new) = (LocalDevice::from_secret(&[1; 32]), LocalDevice::from_secret(&[2; 32]));
         let key = SessionKey { agent: AgentKind::Files, native: NativeId::parse("aa").unwrap() };
-        let genesis =
-            Genesis { mesh: MeshId::new([9; 32]), key, owner: old.device(), incarnation: Incarnation::new([1; 16]) };
+        let genesis = Genesis {
+            mesh: MeshId::new([9; 32]),
+            key,
+            owner: old.device(),
+            incarnation: Incarnation::new([1; 16]),
+            members: 0,
+        };
         let begun = Record::Custody(old.sign(&Custody::Genesis(genesis)).unwrap());
         let dropped = Record::PeerDropped { device: new.device() };
         Journal::open(&home).unwrap().0.commit(vec![begun, dropped]).unwrap();

@@ -59,6 +59,8 @@ pub struct Genesis {
     pub owner: DeviceId,
     /// The owner's store when it adopted the session.
     pub incarnation: Incarnation,
+    /// Length of the membership log that the owner held. No seize counts under a shorter one.
+    pub members: u64,
 }
 
 /// The owner's signed word that another device is the owner from now on. Source: SPEC H-3.
@@ -84,6 +86,8 @@ pub struct Release {
     pub head: Head,
     /// Hash of the payload's catalog.
     pub root: Hash,
+    /// Length of the membership log that `from` held. No seize counts under a shorter one.
+    pub members: u64,
 }
 
 /// The operator's forced recovery: `to` becomes the owner without the old owner's word. Source: SPEC H-9.
@@ -172,6 +176,15 @@ impl Custody {
             Self::Genesis(_) => FencingToken::FIRST,
             Self::Release(release) => release.next_token,
             Self::Seize(seize) => seize.next_token,
+        }
+    }
+
+    /// Length of the membership log that its signer held. Source: SPEC H-31.
+    pub fn members(&self) -> u64 {
+        match self {
+            Self::Genesis(genesis) => genesis.members,
+            Self::Release(release) => release.members,
+            Self::Seize(seize) => seize.members,
         }
     }
 

@@ -53,7 +53,7 @@ pub fn signed_custody() -> &'static [Signed<Custody>] {
         let (a, b, mesh) = (device(1), device(2), MeshId::new([9; 32]));
         let key = SessionKey { agent: AgentKind::Codex, native: NativeId::parse("01a2").unwrap() };
         let (session, incarnation) = (key.id(), Incarnation::new([3; 16]));
-        let genesis = Custody::Genesis(Genesis { mesh, key, owner: a.device(), incarnation });
+        let genesis = Custody::Genesis(Genesis { mesh, key, owner: a.device(), incarnation, members: 2 });
         let genesis = a.sign(&genesis).unwrap();
         let release = Custody::Release(Release {
             mesh,
@@ -66,6 +66,7 @@ pub fn signed_custody() -> &'static [Signed<Custody>] {
             next_token: FencingToken::FIRST.next_epoch().unwrap(),
             head: Head { turn: 3, length: 300, hash: Hash::of(b"turns") },
             root: Hash::of(b"catalog"),
+            members: 2,
         });
         vec![genesis, a.sign(&release).unwrap()]
     })

@@ -202,7 +202,13 @@ fn scope() -> Scope {
 }
 
 fn genesis() -> Custody {
-    Custody::Genesis(Genesis { mesh: mesh(), key: key(), owner: source(), incarnation: Incarnation::new([3; 16]) })
+    Custody::Genesis(Genesis {
+        mesh: mesh(),
+        key: key(),
+        owner: source(),
+        incarnation: Incarnation::new([3; 16]),
+        members: 2,
+    })
 }
 
 fn release() -> Custody {
@@ -217,6 +223,7 @@ fn release() -> Custody {
         next_token: next(),
         head: head(),
         root: root(),
+        members: 2,
     })
 }
 

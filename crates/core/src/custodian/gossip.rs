@@ -108,7 +108,10 @@ impl Custodian {
             }
             // Custody of others in a session that this device never had to do with: nothing to keep.
             Ok(_) => {}
-            Err(super::offered::Unmergeable::Rival(rival)) => self.contest(from, session, *rival),
+            Err(super::offered::Unmergeable::Rival(rival)) => {
+                self.doubt_second_word(session, links);
+                self.contest(from, session, *rival);
+            }
             Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => self.send_custody(from, session),
             Err(super::offered::Unmergeable::No(_)) => self.doubt_second_word(session, links),
         }
@@ -147,8 +150,8 @@ impl Custodian {
         }
     }
 
-    /// Two certificates of one generation: a device is faulty, or two operators of two devices were each told that the other
-    /// is gone. Whoever knows of it stops; a higher generation ends it. Source: SPEC H-33.
+    /// Two seizes of one generation: two operators of two devices were each told that the other is gone. Or two releases
+    /// under one token: their owner was put back to an older state, or lies. Whoever knows of it stops; a higher generation ends it. Source: SPEC H-33.
     fn contest(&mut self, from: DeviceId, session: SessionId, rival: Signed<Custody>) {
         let Ok(verified) = cede_seal::verify::verify(&rival) else { return };
         let by = verified.owner();

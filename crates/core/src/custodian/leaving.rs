@@ -104,7 +104,7 @@ impl Custodian {
 
     /// S3 to S4, or back to S0: the decision. `quiet` was looked at after the acknowledgement came. Source: SPEC H-6.
     pub fn decide(&mut self, session: SessionId, handoff: HandoffId, quiet: Quiet, now: Now) {
-        let local = self.local.clone();
+        let (local, members) = (self.local.clone(), self.electorate.length());
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let (Role::Offering { source, ack: Some(ack), .. }, Some(chain)) = (&mut state.role, &mut state.chain) else {
             return;
@@ -112,7 +112,7 @@ impl Custodian {
         if source.offer().handoff != handoff || !self.links.contains(&source.offer().destination) {
             return;
         }
-        let decided = source.commit(&local, chain, ack, quiet).and_then(|certificate| {
+        let decided = source.commit(&local, chain, ack, quiet, members).and_then(|certificate| {
             let mut longer = chain.clone();
             longer.extend(&certificate).map_err(|_| StepError::Bug("own certificate"))?;
             Ok((certificate, longer))

@@ -26,7 +26,7 @@ pub(super) type Merged = (Chain, Vec<Signed<Custody>>);
 /// Why what a peer says does not go together with what is known here.
 pub(super) enum Unmergeable {
     No(No),
-    /// Two seizes of one generation.
+    /// Two seizes of one generation, or two releases of one owner under one token.
     Rival(Box<Signed<Custody>>),
 }
 
@@ -84,11 +84,11 @@ impl Custodian {
     pub(super) fn merged_chain(&self, id: SessionId, links: &[Signed<Custody>]) -> Result<Merged, No> {
         self.merge(id, links).map_err(|error| match error {
             Unmergeable::No(no) => no,
-            Unmergeable::Rival(_) => (Refusal::Unauthorized, "two devices seized the session in one generation"),
+            Unmergeable::Rival(_) => (Refusal::Unauthorized, "two records claim one place in the custody chain"),
         })
     }
 
-    /// The same, where two seizes of one generation are something to act on. A seize counts with its votes. Source: SPEC
+    /// The same, where two records that claim one place are something to act on. A seize counts with its votes. Source: SPEC
     /// H-31, H-33.
     pub(super) fn merge(&self, id: SessionId, links: &[Signed<Custody>]) -> Result<Merged, Unmergeable> {
         if links.len() > cede_wire::limits::CHAIN_RECORDS {
@@ -124,13 +124,19 @@ impl Custodian {
         Ok((chain, new_links))
     }
 
-    /// A second seize of one generation counts only with its votes, else anybody could stop a session.
+    /// A second seize of one generation counts only with its votes, else anybody could stop a session. A second release is
+    /// signed by the device that was the owner: the chain that it was found in has said so.
     fn checked_rival(&self, known: Option<&Chain>, rival: Box<Signed<Custody>>) -> Unmergeable {
         let votes = |known: &Chain| {
             let record = cede_seal::verify::verify(&rival).ok()?;
-            let Custody::Seize(seize) = &*record else { return None };
-            let owner = known.owner_at(&seize.prev).unwrap_or(seize.to);
-            self.electorate.check(seize, owner).ok()
+            match &*record {
+                Custody::Seize(seize) => {
+                    let owner = known.owner_at(&seize.prev).unwrap_or(seize.to);
+                    self.electorate.check(seize, owner).ok()
+                }
+                Custody::Release(_) => Some(()),
+                Custody::Genesis(_) => None,
+            }
         };
         match known.and_then(votes) {
             Some(()) => Unmergeable::Rival(rival),

@@ -34,6 +34,9 @@ pub enum SeizeError {
     /// Its own records may not be the newest.
     #[error("this device's own records are not confirmed")]
     Unconfirmed,
+    /// The chain names a longer membership log than this device holds.
+    #[error("this device does not know the newest members yet")]
+    OldMembers,
     /// Nothing of it lies here.
     #[error("no copy of the session lies here")]
     NoCopy,
@@ -83,6 +86,9 @@ impl Custodian {
         let state = self.sessions.get(&session).ok_or(SeizeError::Unknown)?;
         let chain = state.chain.as_ref().ok_or(SeizeError::Unknown)?;
         state.may_seize()?;
+        if self.electorate.length() < chain.members() {
+            return Err(SeizeError::OldMembers);
+        }
         let (owner, token) = (chain.owner(), chain.token());
         let copy = state.staged_copy().map(|(handoff, payload)| (payload.head, Some(handoff)));
         let (head, staged) = copy.or(here.map(|head| (head, None))).ok_or(SeizeError::NoCopy)?;

@@ -29,6 +29,7 @@ mod hostile;
 mod moments;
 mod phases;
 mod refusals;
+mod rivals;
 mod seizes;
 mod states;
 
@@ -519,7 +520,13 @@ fn offer_of(source: &LocalDevice, destination: DeviceId, handoff: HandoffId, key
 fn genesis(owner: &LocalDevice, key: &SessionKey) -> Signed<Custody> {
     let incarnation = Incarnation::new([9; 16]);
     owner
-        .sign(&Custody::Genesis(Genesis { mesh: mesh(), key: key.clone(), owner: owner.device(), incarnation }))
+        .sign(&Custody::Genesis(Genesis {
+            mesh: mesh(),
+            key: key.clone(),
+            owner: owner.device(),
+            incarnation,
+            members: 0,
+        }))
         .unwrap()
 }
 
@@ -536,6 +543,7 @@ fn release(from: &LocalDevice, to: DeviceId, prev: &Signed<Custody>, epoch: u64)
         next_token: FencingToken { generation: 0, epoch: epoch + 1 },
         head: head(&[1, 2]),
         root: root(&[1, 2]),
+        members: 0,
     }
 }
 

@@ -284,7 +284,8 @@ fn chain_that_parts_replaces_another_only_from_a_higher_generation() {
     };
     let released = [first.clone(), to_b.clone()];
     let other = [first.clone(), to_c.clone()];
-    assert_eq!(merged(&released, &other), Err(ChainError::NotNext), "within a generation nothing replaces anything");
+    let second = Err(ChainError::Rival(Box::new(to_c.clone())));
+    assert_eq!(merged(&released, &other), second, "within a generation nothing replaces anything");
     let [_, taken, to_a] = fork.of_seize(b, a);
     let [_, same, on_to_c] = fork.of_seize(b, c);
     assert_eq!(taken, same);
@@ -294,8 +295,9 @@ fn chain_that_parts_replaces_another_only_from_a_higher_generation() {
     let rival = seize(c, first, under(0, 0));
     let rivals = merged(&seized, &[first.clone(), rival.clone()]);
     assert_eq!(rivals, Err(ChainError::Rival(Box::new(rival))));
+    let second = Err(ChainError::Rival(Box::new(on_to_c.clone())));
     let [ours, theirs] = [to_a, on_to_c].map(|last| [first.clone(), taken.clone(), last]);
-    assert_eq!(merged(&ours, &theirs), Err(ChainError::NotNext), "the same seize, two releases after it");
+    assert_eq!(merged(&ours, &theirs), second, "the same seize, two releases after it");
 }
 
 /// Shows: H-32, J-2

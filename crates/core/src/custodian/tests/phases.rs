@@ -59,7 +59,7 @@ impl Half {
     fn commit(&mut self) -> Result<Signed<Custody>, StepError> {
         let ack = signed(&self.b, &ack(&self.b, HANDOFF, self.a.device(), &[1, 2]));
         let quiet = Quiet { head: head(&[1, 2]), in_flight: false };
-        self.source.commit(&self.a, &self.chain, &ack, quiet)
+        self.source.commit(&self.a, &self.chain, &ack, quiet, 0)
     }
 }
 

@@ -172,7 +172,8 @@ fn stale_token_is_said_to_an_owner_of_yesterday() {
     net.give(A, B);
     net.give(B, C);
     let offer = offer_of(&net.nodes[A].local, net.id(B), HandoffId::new([9; 16]), &key());
-    send_offer(&mut net, &offer, vec![genesis_of(A)]);
+    let first = net.nodes[A].custodian.chain(session()).unwrap().links()[..1].to_vec();
+    send_offer(&mut net, &offer, first);
     assert_eq!(said(&net, B), Some(Refusal::StaleToken));
     net.only_owner(C, &[1, 2]);
 }

@@ -661,15 +661,10 @@ fn contested_session_stays_stopped_where_one_side_that_has_not_heard_gives_it_on
     const D: usize = 3;
     let mut net = Net::new(4);
     net.turn(A, 1);
-    let mut electorate = net.electorate();
-    electorate.note(2, [net.id(A), net.id(B)].into());
-    for node in [C, D] {
-        net.nodes[node].custodian.set_electorate(electorate.clone());
-    }
-    // The two that seize know of no others.
+    // The two that seize know of no others, nor does who had the session in between.
     let mut two = Electorate::default();
     two.note(2, [net.id(A), net.id(B)].into());
-    for node in [A, B] {
+    for node in [A, B, C] {
         net.nodes[node].custodian.set_electorate(two.clone());
     }
     net.link(A, C);
@@ -683,6 +678,11 @@ fn contested_session_stays_stopped_where_one_side_that_has_not_heard_gives_it_on
     net.apart = true;
     net.seize(B).unwrap();
     net.seize(A).unwrap();
+    let mut electorate = net.electorate();
+    electorate.note(2, [net.id(A), net.id(B)].into());
+    for node in [C, D] {
+        net.nodes[node].custodian.set_electorate(electorate.clone());
+    }
     net.link(B, C);
     net.link(A, C);
     assert_eq!(net.standing(C), Some(Standing::Unconfirmed));

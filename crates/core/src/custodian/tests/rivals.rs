@@ -1,0 +1,111 @@
+//! Two records that claim one place in a chain, and seizes under a membership of the past.
+
+use super::*;
+
+/// A released the session to B, was put back to its state before that without anybody noticing, and released it to C.
+fn released_twice() -> Net {
+    let mut net = Net::new(3);
+    net.turn(A, 1);
+    net.turn(A, 2);
+    let before = net.nodes[A].journal.clone();
+    net.link(A, B);
+    net.give(A, B);
+    net.only_owner(B, &[1, 2]);
+    let a = net.id(A);
+    net.nodes[B].custodian.link_down(a);
+    net.nodes[A].journal = before;
+    net.crash(A);
+    net.turn(A, 3);
+    net.apart = true;
+    net.link(A, C);
+    net.give(A, C);
+    assert!(net.acts(B) && net.acts(C), "neither can know of the other");
+    net
+}
+
+/// Shows: H-33, J-1
+#[test]
+fn two_releases_under_one_token_stop_both_receivers_once_they_meet() {
+    let mut net = released_twice();
+    net.link(B, C);
+    net.apart = false;
+    for (node, other) in [(B, C), (C, B)] {
+        assert_eq!(net.standing(node), Some(Standing::Unconfirmed));
+        assert_eq!(net.nodes[node].custodian.contested(session()), Some(net.id(other)));
+        assert_eq!(net.after_crash(node), Some(Standing::Unconfirmed));
+        net.nodes[node].custodian.confirm_all();
+        net.drain(node);
+        assert_eq!(net.standing(node), Some(Standing::Unconfirmed), "a word of one side ends no contest");
+    }
+    // The person goes on at C: the turns that lie at B alone are kept aside.
+    net.turn(B, 9);
+    let (here, now) = (head(net.log(C)), net.now);
+    net.nodes[C].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(C);
+    net.run();
+    net.only_owner(C, &[1, 2, 3]);
+    assert_eq!(net.standing(B), Some(Standing::SeizedBy(net.id(C))));
+    assert_eq!(net.nodes[B].branches, [vec![1, 2, 9]]);
+    assert_eq!(net.after_crash(B), Some(Standing::SeizedBy(net.id(C))));
+}
+
+/// Shows: H-26, H-33
+#[test]
+fn device_that_is_shown_its_other_release_doubts_all_that_it_knows() {
+    let mut net = released_twice();
+    net.link(A, B);
+    assert_eq!(net.nodes[A].custodian.doubt(), Some(cede_wire::record::Doubt::Forgotten));
+    assert_eq!(net.nodes[A].custodian.contested(session()), Some(net.id(B)));
+    assert!(!net.acts(B), "who hears of both stops");
+}
+
+/// Shows: H-33
+#[test]
+fn second_release_stops_the_session_where_it_was_given_on_as_well() {
+    let mut net = released_twice();
+    net.turn(C, 4);
+    net.give(C, A);
+    assert!(net.acts(A), "the chain of A holds what it released this time, and it came back");
+    net.link(A, B);
+    net.apart = false;
+    assert!(!net.acts(A) && !net.acts(B));
+}
+
+/// Shows: H-3, H-31
+#[test]
+fn founder_does_not_seize_alone_what_began_to_move_when_there_were_more() {
+    let mut net = Net::three();
+    let mut electorate = net.electorate();
+    electorate.note(2, [net.id(A), net.id(B)].into());
+    for node in [A, B, C] {
+        net.nodes[node].custodian.set_electorate(electorate.clone());
+    }
+    net.give(A, B);
+    net.give(B, A);
+    let chain = net.nodes[A].custodian.chain(session()).unwrap();
+    assert_eq!(chain.members(), 3);
+    let last = chain.last_signed().unwrap().clone();
+    let alone = |members| {
+        let (token, prev, to) = (chain.token(), last.hash(), net.id(B));
+        let next_token = token.next_generation().unwrap();
+        let (mesh, session, head, votes) = (mesh(), session(), head(&[1]), Vec::new());
+        let seize = Seize { mesh, session, prev, to, token, next_token, head, members, votes };
+        net.nodes[B].local.sign(&Custody::Seize(seize)).unwrap()
+    };
+    let (of_two, of_three) = (alone(2), alone(3));
+    assert_eq!(chain.clone().extend(&of_two), Err(crate::chain::ChainError::OldMembers));
+    for forged in [of_two, of_three] {
+        let mut links = net.nodes[B].custodian.chain(session()).unwrap().links().to_vec();
+        links.push(forged);
+        for node in [A, C] {
+            net.deliver(B, node, &PeerMessage::Custody(links.clone()));
+        }
+        net.only_owner(A, &[1, 2]);
+    }
+    // Nor does B itself begin one that nobody would believe.
+    let mut two = Electorate::default();
+    two.note(2, [net.id(A), net.id(B)].into());
+    net.nodes[B].custodian.set_electorate(two);
+    let begun = net.nodes[B].custodian.prospect(session(), Some(head(&[1])));
+    assert_eq!(begun, Err(crate::custodian::SeizeError::OldMembers));
+}
