@@ -70,8 +70,11 @@ impl Electorate {
         let mut last = None;
         for vote in &seize.votes {
             let vote = verify(vote).map_err(|_| VotesError::BadVote)?;
-            let same = vote.mesh == seize.mesh && vote.session == seize.session && vote.members == seize.members;
-            let fits = same && vote.generation == seize.next_token.generation && vote.to == seize.to;
+            let same = vote.mesh == seize.mesh && vote.session == seize.session && vote.prev == seize.prev;
+            let fits = same
+                && vote.members == seize.members
+                && vote.generation == seize.next_token.generation
+                && vote.to == seize.to;
             let may = enrolled.contains(&vote.voter) && vote.voter != seize.to && vote.voter != owner;
             if !fits || !may || last.is_some_and(|last| last >= vote.voter) {
                 return Err(VotesError::BadVote);

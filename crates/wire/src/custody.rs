@@ -125,6 +125,8 @@ pub struct SeizeVote {
     pub generation: u64,
     /// Length of the membership log that the voter holds.
     pub members: u64,
+    /// Hash of the last record of the chain: the vote is for a seize that follows it.
+    pub prev: Hash,
     /// Who may seize.
     pub to: DeviceId,
     /// Who says so, and signs.

@@ -242,7 +242,15 @@ fn seize() -> Custody {
 }
 
 fn seize_vote() -> SeizeVote {
-    SeizeVote { mesh: mesh(), session: key().id(), generation: 2, members: 3, to: source(), voter: destination() }
+    SeizeVote {
+        mesh: mesh(),
+        session: key().id(),
+        generation: 2,
+        members: 3,
+        prev: Hash::of(&encode(&release())),
+        to: source(),
+        voter: destination(),
+    }
 }
 
 fn offer() -> Offer {

@@ -174,7 +174,8 @@ impl Custodian {
             Ok(vote) => {
                 let Ok(verified) = verify(vote) else { return };
                 let same = verified.session == session && verified.generation == generation;
-                if same && verified.voter == from && verified.to == me && verified.members == seizing.members {
+                let based = verified.members == seizing.members && verified.prev == seizing.prev;
+                if same && based && verified.voter == from && verified.to == me {
                     seizing.votes.insert(from, vote.clone());
                 }
             }

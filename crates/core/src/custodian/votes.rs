@@ -2,7 +2,7 @@
 
 use cede_wire::canonical::Signed;
 use cede_wire::custody::{Custody, SeizeVote};
-use cede_wire::id::{DeviceId, MeshId, SessionId};
+use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
@@ -32,7 +32,7 @@ impl Custodian {
         let (session, generation) = (asks.session, asks.generation);
         self.handle_custody(from, asks.chain);
         let answer = match self.consider_vote(from, asks) {
-            Ok(()) => self.vote(session, generation, from),
+            Ok(prev) => self.vote(session, generation, prev, from),
             Err((refusal, detail)) => Err((refusal, detail.to_owned())),
         };
         let knows_more = matches!(answer, Err((Refusal::StaleToken, _)));
@@ -44,7 +44,7 @@ impl Custodian {
 
     /// Everything that speaks against a vote. Whether the owner is gone for good no device knows: the operator who seizes
     /// says so, and this device says no where it knows better.
-    fn consider_vote(&mut self, from: DeviceId, asks: &Asks<'_>) -> Result<(), No> {
+    fn consider_vote(&mut self, from: DeviceId, asks: &Asks<'_>) -> Result<Hash, No> {
         let enrolled = |device| self.electorate.is_enrolled(device);
         if !enrolled(from) || !enrolled(self.me()) {
             return Err((Refusal::Unauthorized, "not both devices are enrolled"));
@@ -60,7 +60,8 @@ impl Custodian {
         }
         let chain = self.chain_of_query(asks)?;
         self.check_lost(chain.owner(), from)?;
-        self.check_once(from, asks, &chain)
+        self.check_once(from, asks, &chain)?;
+        Ok(chain.head())
     }
 
     /// A device that may have forgotten its vote gives none.
@@ -115,11 +116,14 @@ impl Custodian {
         &mut self,
         session: SessionId,
         generation: u64,
+        prev: Hash,
         to: DeviceId,
     ) -> Result<Signed<SeizeVote>, (Refusal, String)> {
         let ours = |what: &str| (Refusal::Protocol, what.to_owned());
         let mesh = self.mesh.ok_or_else(|| ours("this device belongs to no mesh"))?;
-        let vote = self.signed_vote(mesh, session, generation, to).ok_or_else(|| ours("foreign signer"))?;
+        let members = self.electorate.length();
+        let vote = SeizeVote { mesh, session, generation, members, prev, to, voter: self.me() };
+        let vote = self.local.sign(&vote).map_err(|_| ours("foreign signer"))?;
         self.promise(session, Vote { generation, to });
         Ok(vote)
     }
@@ -135,16 +139,5 @@ impl Custodian {
             // Another device is to have it: what was asked for here is over.
             self.give_up_seize(session, Refusal::StaleToken);
         }
-    }
-
-    fn signed_vote(
-        &self,
-        mesh: MeshId,
-        session: SessionId,
-        generation: u64,
-        to: DeviceId,
-    ) -> Option<Signed<SeizeVote>> {
-        let members = self.electorate.length();
-        self.local.sign(&SeizeVote { mesh, session, generation, members, to, voter: self.me() }).ok()
     }
 }

@@ -102,7 +102,8 @@ fn vote_for_something_else_is_not_counted() {
     net.nodes[B].custodian.seize(session(), Some(head(&[1, 2])), now).unwrap();
     net.drain(B);
     let (to, voter) = (net.id(B), net.id(C));
-    let vote = SeizeVote { mesh: mesh(), session: session(), generation: 1, members: 3, to, voter };
+    let prev = net.nodes[B].custodian.chain(session()).unwrap().head();
+    let vote = SeizeVote { mesh: mesh(), session: session(), generation: 1, members: 3, prev, to, voter };
     let say = |net: &mut Net, generation: u64, vote: &SeizeVote| {
         let answer = Ok(c.sign(vote).unwrap());
         net.deliver(C, B, &PeerMessage::SeizeAnswer { session: session(), generation, answer });
@@ -113,6 +114,7 @@ fn vote_for_something_else_is_not_counted() {
     assert!(!say(&mut net, 1, &SeizeVote { generation: 2, ..vote.clone() }));
     assert!(!say(&mut net, 1, &SeizeVote { members: 2, ..vote.clone() }));
     assert!(!say(&mut net, 1, &SeizeVote { to: gone, ..vote.clone() }));
+    assert!(!say(&mut net, 1, &SeizeVote { prev: Hash::of(b"an older owner"), ..vote.clone() }));
     assert!(say(&mut net, 1, &vote), "the vote itself");
 }
 

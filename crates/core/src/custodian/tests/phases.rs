@@ -294,6 +294,7 @@ fn seize_is_held_to_the_votes_it_names() {
             session: session(),
             generation,
             members: 3,
+            prev: bare.prev,
             to: b.device(),
             voter: by.device(),
         };
@@ -312,6 +313,7 @@ fn seize_is_held_to_the_votes_it_names() {
         (&c, cede_wire::custody::SeizeVote { mesh: MeshId::new([6; 32]), ..good.clone() }),
         (&c, cede_wire::custody::SeizeVote { session: named("other").id(), ..good.clone() }),
         (&c, cede_wire::custody::SeizeVote { members: 2, ..good.clone() }),
+        (&c, cede_wire::custody::SeizeVote { prev: Hash::of(b"an older owner"), ..good.clone() }),
         (&c, cede_wire::custody::SeizeVote { to: a.device(), ..good.clone() }),
         (&stranger, good.clone()),
     ] {

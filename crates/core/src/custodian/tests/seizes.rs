@@ -736,7 +736,7 @@ fn own_release_that_one_seize_passed_and_a_later_one_brings_back_is_not_forgotte
         assert_eq!(net.token(A), generation(1));
         // B knows the release by other ways, and not that seize.
         let (to, voter) = (net.id(B), net.id(C));
-        let vote = SeizeVote { mesh: mesh(), session: session(), generation: 2, members: 3, to, voter };
+        let vote = SeizeVote { mesh: mesh(), session: session(), generation: 2, members: 3, prev, to, voter };
         let votes = vec![net.nodes[C].local.sign(&vote).unwrap()];
         let (next_token, head) = (generation(2), head(&[1, 2]));
         let seize = Seize { mesh: mesh(), session: session(), prev, to, token, next_token, head, members: 3, votes };
