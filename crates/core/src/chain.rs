@@ -110,15 +110,9 @@ impl Chain {
     /// # Errors
     /// [`ChainError`]; the chain is unchanged.
     pub fn merge(&mut self, links: &[Signed<Custody>]) -> Result<(), ChainError> {
-        let new = links.iter().position(|link| !self.contains(&link.hash())).and_then(|at| links.get(at..));
-        let Some((first, rest)) = new.and_then(|new| new.split_first()) else { return Ok(()) };
-        let first_record = verified(first)?;
-        let prev = first_record.prev().ok_or(ChainError::NoGenesis)?;
-        let mut branch = self.up_to(&prev)?;
-        branch.extend(first)?;
-        rest.iter().try_for_each(|link| branch.extend(link))?;
+        let branch = self.branch(links)?;
         let generation = |chain: &Self| chain.token().generation;
-        if prev == self.head() || generation(&branch) > generation(self) {
+        if branch.contains(&self.head()) || generation(&branch) > generation(self) {
             *self = branch;
             return Ok(());
         }
@@ -127,7 +121,21 @@ impl Chain {
         }
         // Within one generation: either each side has its own seize, or one owner released twice.
         let seize = branch.seize_of(generation(self)).filter(|seize| !self.contains(&seize.hash()));
-        Err(ChainError::Rival(Box::new(seize.unwrap_or(first).clone())))
+        let parted = seize.or_else(|| branch.links.get(self.shared_with(&branch)));
+        parted.map_or(Ok(()), |parted| Err(ChainError::Rival(Box::new(parted.clone()))))
+    }
+
+    /// The chain that a peer's records make, whether or not it replaces this one: this one where they hold nothing new.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub(crate) fn branch(&self, links: &[Signed<Custody>]) -> Result<Self, ChainError> {
+        let new = links.iter().position(|link| !self.contains(&link.hash())).and_then(|at| links.get(at..));
+        let Some(first) = new.and_then(|new| new.first()) else { return Ok(self.clone()) };
+        let prev = verified(first)?.prev().ok_or(ChainError::NoGenesis)?;
+        let mut branch = self.up_to(&prev)?;
+        new.into_iter().flatten().try_for_each(|link| branch.extend(link))?;
+        Ok(branch)
     }
 
     /// Adds one record of a journal, in its order. Records that part from the chain, a seize of no higher generation among

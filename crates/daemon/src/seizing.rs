@@ -139,13 +139,15 @@ impl Actor {
     pub(crate) fn seized_here(&mut self, session: SessionId, from: DeviceId, head: Head, staged: Option<HandoffId>) {
         tracing::warn!(session = %session.short(), from = %from.short(), turn = head.turn, "taken over by force");
         let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
+        let other = from == self.context.local.device();
         let (from, to) = (self.device_name(from), self.name.clone());
         self.moves.begin(session, &title, &from, &to);
         if let Some(replies) = self.seizes.waiting.remove(&session) {
             self.moves.watch(session, replies.watcher());
         }
         if let Some(view) = self.moves.get_mut(session) {
-            view.notes.push(format!("{from} may go on until it hears of this; then it stops and keeps its own turns"));
+            let who = if other { "another device that holds it" } else { &from };
+            view.notes.push(format!("{who} may go on until it hears of this; then it stops and keeps its own turns"));
         }
         if staged.is_none() {
             self.work_again(session);

@@ -338,3 +338,47 @@ fn release_that_was_forgotten_is_claimed_and_fetched_again() {
     let (code, said) = typed(&devices.b, &["claim", &id.short()]);
     assert_eq!(code, i32::from(exit::USAGE), "{said}");
 }
+
+/// The whole machine comes back from a backup, its notes too, and nobody is there who could say so.
+///
+/// Shows: H-33
+#[test]
+fn second_release_of_a_state_that_was_put_back_unnoticed_stops_both_receivers() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    let mut c = third(&devices);
+    c.say_yes_to("laptop");
+    c.stop();
+    devices.a.stop();
+    let (place, saved) = (devices.root.path().join("laptop"), devices.root.path().join("saved"));
+    copy(&place, &saved);
+    devices.a.start();
+    devices.wait_for_link();
+    devices.a.to("server", id).unwrap();
+    assert_eq!(state(&devices.b, id), "in charge here");
+    devices.a.stop();
+    devices.b.stop();
+    std::fs::remove_dir_all(&place).unwrap();
+    copy(&saved, &place);
+    devices.a.start();
+    c.start();
+    wait_until("laptop and desktop see each other", || c.status().peers.iter().any(|peer| peer.connected));
+    devices.a.to("desktop", id).unwrap();
+    assert_eq!(state(&c, id), "in charge here");
+    devices.a.stop();
+    devices.b.start();
+    wait_until("both stop", || {
+        state(&devices.b, id) == "given out twice, also to desktop: nothing acts"
+            && state(&c, id) == "given out twice, also to server: nothing acts"
+    });
+    let failed = refused(c.to("server", id));
+    assert_eq!(failed.exit, exit::NOT_OWNER);
+    let (code, doctor) = typed(&c, &["doctor"]);
+    assert_eq!(code, i32::from(exit::FAILED));
+    assert!(doctor.contains("given out twice") && doctor.contains("cede take --force"), "{doctor}");
+    take_by_force(&c, id);
+    wait_until("the server keeps what only it has", || state(&devices.b, id).starts_with("taken over by desktop"));
+    // The one that gave it out twice hears who has it.
+    devices.a.start();
+    wait_until("the laptop hears of it", || state(&devices.a, id) == "at desktop");
+}

@@ -7,7 +7,7 @@ use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 
-use super::offered::No;
+use super::offered::{No, Unmergeable};
 use super::{Custodian, Role, Session};
 use crate::chain::Chain;
 use crate::limits;
@@ -73,10 +73,28 @@ impl Custodian {
     }
 
     fn chain_of_query(&self, asks: &Asks<'_>) -> Result<Chain, No> {
-        let (chain, _) = self.merged_chain(asks.session, asks.chain)?;
+        let chain = match self.merge(asks.session, asks.chain) {
+            Ok((chain, _)) => chain,
+            Err(Unmergeable::Rival(rival)) => self.contested_chain(asks, &rival)?,
+            Err(Unmergeable::No(no)) => return Err(no),
+        };
         let theirs = asks.chain.last().map(Signed::hash);
         if theirs != Some(chain.head()) || asks.generation <= chain.token().generation {
             return Err((Refusal::StaleToken, "a later owner is known here"));
+        }
+        Ok(chain)
+    }
+
+    /// Of two chains that claim one place a device may vote for either: a seize in a higher generation is what ends that.
+    /// Source: SPEC H-33.
+    fn contested_chain(&self, asks: &Asks<'_>, rival: &Signed<Custody>) -> Result<Chain, No> {
+        let state = self.sessions.get(&asks.session).filter(|state| state.contested.as_ref() == Some(rival));
+        let known = state.and_then(|state| state.chain.as_ref());
+        let chain =
+            known.and_then(|known| known.branch(asks.chain).ok().map(|branch| (known.shared_with(&branch), branch)));
+        let (shared, chain) = chain.ok_or((Refusal::Unauthorized, "the custody chain does not follow ours"))?;
+        if chain.seizes_after(shared).any(|(seize, owner)| self.electorate.check(seize, owner).is_err()) {
+            return Err((Refusal::Unauthorized, "a seize without the votes that it takes"));
         }
         Ok(chain)
     }

@@ -37,8 +37,9 @@ fn two_releases_under_one_token_stop_both_receivers_once_they_meet() {
         net.drain(node);
         assert_eq!(net.standing(node), Some(Standing::Unconfirmed), "a word of one side ends no contest");
     }
-    // The person goes on at C: the turns that lie at B alone are kept aside.
+    // The person goes on at C, with the vote of B: the turns that lie at B alone are kept aside.
     net.turn(B, 9);
+    net.lose_device(A);
     let (here, now) = (head(net.log(C)), net.now);
     net.nodes[C].custodian.seize(session(), Some(here), now).unwrap();
     net.drain(C);

@@ -8,7 +8,7 @@ use crate::custodian::SeizeError;
 
 impl Net {
     /// The device is gone: nothing reaches it, nothing comes from it.
-    fn lose_device(&mut self, node: usize) {
+    pub(super) fn lose_device(&mut self, node: usize) {
         let gone = self.id(node);
         for peer in 0..self.nodes.len() {
             let id = self.id(peer);
