@@ -76,3 +76,24 @@ pub const GENERATIONS_LEAP: u64 = u32::MAX as u64;
 /// Chains that one question about custody is answered with. Whoever learned from them asks again for the rest; more at once
 /// would overflow the line.
 pub const CHAINS_PER_ANSWER: usize = 64;
+
+/// A question that is kept for later is a no after this.
+pub const QUESTION_HELD: Duration = Duration::from_secs(24 * 60 * 60);
+/// Questions of one peer that wait at once, over all its connections: a person who is flooded says yes without reading.
+pub const PENDING_PER_PEER: usize = 3;
+/// Questions of one connection that wait at once; the peer's own bound is lower, this one holds without it.
+pub const REQUESTS_WAITING: usize = 16;
+/// Requests that share one question.
+pub const REQUESTS_PER_QUESTION: usize = 64;
+/// Questions of one peer within [`ASKED_IN`]: one every twenty seconds, more than a person reads.
+pub const ASKED_MOST: usize = 30;
+/// See [`ASKED_MOST`].
+pub const ASKED_IN: Duration = Duration::from_secs(10 * 60);
+/// Answers of no in a row after which the next question may come at once: a slip is repeated, a flood is not.
+pub const NOES_FREE: u32 = 1;
+/// First and longest pause after another no; it doubles with each.
+pub const ASK_PAUSE_FIRST: Duration = Duration::from_secs(10);
+/// See [`ASK_PAUSE_FIRST`].
+pub const ASK_PAUSE_LONGEST: Duration = Duration::from_secs(15 * 60);
+/// Longest standing yes to what needs a person: a working day.
+pub const ACCEPT_LONGEST: Duration = Duration::from_secs(8 * 60 * 60);

@@ -2,29 +2,32 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use cede_core::authority::Permission;
 use cede_core::custodian::Custodian;
 use cede_core::output::{Event, Output};
 use cede_store::journal::{CommitError, Journal};
 use cede_wire::id::{ApprovalId, DeviceId, SessionId};
+use cede_wire::member::Capability;
 use cede_wire::message::{ListedSession, PeerMessage};
-use cede_wire::record::{PeerPolicy, PlacedSession, Record};
+use cede_wire::record::{PlacedSession, Record};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::approvals::Approval;
 use crate::arriving::Arriving;
+use crate::authorities::{Asker, Authorities};
 use crate::context::Context;
 use crate::errands::Errands;
 use crate::leaving::Leaving;
 use crate::moves::Moves;
 use crate::pairing::{PairStep, Pairing};
 use crate::peers::Peers;
-use crate::take::Takes;
+use crate::take::{TakeQuestion, Takes};
 use crate::witness::{Mark, Witness};
 
 /// What the world tells the actor.
 pub(crate) enum Input {
-    /// A peer said something.
-    Peer(DeviceId, Box<PeerMessage>),
+    /// A peer said something, on that link.
+    Peer(Asker, Box<PeerMessage>),
     /// A peer came in.
     CameIn(cede_carrier::link::Link),
     /// A peer was reached at an address.
@@ -47,7 +50,7 @@ pub(crate) struct Actor {
     pub(crate) peers: Peers,
     pub(crate) pairing: Pairing,
     pub(crate) placed: BTreeMap<SessionId, PlacedSession>,
-    pub(crate) policies: BTreeMap<DeviceId, PeerPolicy>,
+    pub(crate) authorities: Authorities,
     pub(crate) moves: Moves,
     pub(crate) leaving: BTreeMap<SessionId, Leaving>,
     pub(crate) arriving: BTreeMap<SessionId, Arriving>,
@@ -85,11 +88,19 @@ impl Actor {
         self.check_staged();
         self.forget_old_arrivals();
         loop {
-            let due = self.custodian.poll_timeout().map(|(at, _)| self.context.clock.instant(at));
+            let due = self
+                .custodian
+                .poll_timeout()
+                .map(|(at, _)| at)
+                .into_iter()
+                .chain(self.authorities.poll_timeout())
+                .min();
+            let due = due.map(|at| self.context.clock.instant(at));
             let input = tokio::select! {
                 input = inputs.recv() => input,
                 () = sleep_until(due) => {
                     self.custodian.handle_timeout(self.context.clock.now());
+                    self.authorities_timeout();
                     self.drain().await?;
                     continue;
                 }
@@ -104,7 +115,7 @@ impl Actor {
 
     fn handle(&mut self, input: Input) {
         match input {
-            Input::Peer(from, message) => self.handle_peer(from, *message),
+            Input::Peer(asker, message) => self.handle_peer(asker, *message),
             Input::CameIn(link) => self.came_in(link),
             Input::Reached(link, address) => self.reached(link, address),
             Input::LinkDown(device, number) => self.link_down(device, number),
@@ -113,8 +124,9 @@ impl Actor {
         }
     }
 
-    fn handle_peer(&mut self, from: DeviceId, message: PeerMessage) {
-        if !self.peers.is_member(from) {
+    fn handle_peer(&mut self, asker: Asker, message: PeerMessage) {
+        let from = asker.device;
+        if !self.peers.is_member(from) || !self.authorities.stands(asker) {
             return;
         }
         match message {
@@ -126,7 +138,8 @@ impl Actor {
                 self.leaving_need(from, handoff, round, of, bitmap);
             }
             PeerMessage::Take { request, session, wait, carry_only } => {
-                self.handle_take(from, request, session, wait, carry_only);
+                let question = TakeQuestion { from, request, session, wait, carry_only };
+                self.handle_take(asker, question);
             }
             PeerMessage::TakeAnswer { request, answer } => {
                 if answer.is_err() && !self.takes.is_asked(from, request) {
@@ -135,7 +148,7 @@ impl Actor {
                 self.takes.answer(from, request, answer);
                 self.end_refused_takes();
             }
-            PeerMessage::SessionsQuery => self.answer_listing(from),
+            PeerMessage::SessionsQuery => self.answer_listing(asker),
             PeerMessage::Sessions(listed) => self.handle_listing(from, listed),
             message @ (PeerMessage::Offer { .. }
             | PeerMessage::Accept(_)
@@ -154,18 +167,19 @@ impl Actor {
             | PeerMessage::SeizeAnswer { .. }
             | PeerMessage::CustodyQuery(_)
             | PeerMessage::Custody(_)
-            | PeerMessage::CustodyAnswer(_)) => self.custody_message(from, &message),
+            | PeerMessage::CustodyAnswer(_)) => self.custody_message(asker, &message),
         }
     }
 
-    fn custody_message(&mut self, from: DeviceId, message: &PeerMessage) {
+    fn custody_message(&mut self, asker: Asker, message: &PeerMessage) {
+        let from = asker.device;
         if self.read_only {
             return;
         }
         if let PeerMessage::Offer { offer, .. } = message
-            && !self.peers.may(from, cede_wire::member::Capability::Handoff)
+            && let Permission::Refused(why, _) = self.permission(asker, Capability::Handoff)
         {
-            self.refuse_unverified(from, offer);
+            self.refuse_unverified(from, offer, why);
             return;
         }
         self.custodian.handle_message(from, message, self.context.clock.now());
@@ -176,6 +190,15 @@ impl Actor {
 
     /// Does what the deciders want, in their order. The shape of this loop is the contract of the core.
     async fn drain(&mut self) -> Result<(), LoopError> {
+        self.drain_deciders().await?;
+        while let Some(settled) = self.authorities.next_settled() {
+            settled.go_on(self);
+            self.drain_deciders().await?;
+        }
+        Ok(())
+    }
+
+    async fn drain_deciders(&mut self) -> Result<(), LoopError> {
         self.commit_pending().await?;
         while let Some(output) = self.custodian.poll() {
             match output {

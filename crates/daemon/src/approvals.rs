@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use cede_core::authority::{self, OperatorAnswer, QuestionId};
 use cede_seal::verify::Verified;
-use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
+use cede_wire::control::{Answer, ApprovalSummary, AskedFor, Failure, exit};
 use cede_wire::handoff::{Disposition, InventoryItem, Offer, Scope};
 use cede_wire::id::{ApprovalId, DeviceId, HandoffId};
 use cede_wire::refusal::Refusal;
@@ -11,6 +12,7 @@ use cede_wire::session::SessionInfo;
 
 use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
+use crate::authorities::Asker;
 use crate::clock::random;
 use crate::context::Context;
 use crate::errands::Errand;
@@ -25,7 +27,7 @@ pub(crate) struct Approval {
     pub(crate) asked: Instant,
     pub(crate) question: Question,
     /// Ends with the question: a peer that asks and withdraws leaves nothing behind.
-    _expiry: Expiry,
+    _expiry: Option<Expiry>,
 }
 
 /// The task that says no when the time is over.
@@ -43,6 +45,8 @@ pub(crate) enum Question {
     Receive { plan: Box<ArrivalPlan>, scope: Box<Scope>, turns: u64 },
     /// A session would leave.
     Give { question: TakeQuestion, info: Box<SessionInfo>, leaves: Option<Box<Leaves>> },
+    /// A peer asks for something that its link's authority decides.
+    Capability { asker: Asker, question: Box<authority::Question> },
 }
 
 /// What would leave, once it is counted.
@@ -56,7 +60,20 @@ impl Approval {
     pub(crate) fn gives(&self) -> Option<&TakeQuestion> {
         match &self.question {
             Question::Give { question, .. } => Some(question),
-            Question::Receive { .. } => None,
+            Question::Receive { .. } | Question::Capability { .. } => None,
+        }
+    }
+
+    /// A question whose time is counted by who asked it.
+    pub(crate) fn of(device: DeviceId, asked: Instant, question: Question) -> Self {
+        Self { device, asked, question, _expiry: None }
+    }
+
+    /// Whether it is this question of that link.
+    pub(crate) fn is_of(&self, link: Asker, id: QuestionId) -> bool {
+        match &self.question {
+            Question::Capability { asker, question } => *asker == link && question.id == id,
+            Question::Receive { .. } | Question::Give { .. } => false,
         }
     }
 }
@@ -121,7 +138,7 @@ impl Actor {
             tokio::time::sleep(context.question_life).await;
             context.tell(move |actor| actor.settle(id, Err(Refusal::Expired))).await;
         });
-        let _expiry = Expiry(expiry.abort_handle());
+        let _expiry = Some(Expiry(expiry.abort_handle()));
         self.approvals.insert(id, Approval { device, asked: Instant::now(), question, _expiry });
         Ok(())
     }
@@ -161,6 +178,10 @@ impl Actor {
             }
             (Question::Give { question, .. }, Ok(())) => self.find_for(question, true),
             (Question::Give { question, .. }, Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
+            (Question::Capability { asker, question }, verdict) => {
+                let answer = if verdict.is_ok() { OperatorAnswer::Yes } else { OperatorAnswer::No };
+                self.answer_authority(asker, question.id, answer);
+            }
         }
     }
 
@@ -168,7 +189,7 @@ impl Actor {
     pub(crate) fn withdraw_question(&mut self, handoff: HandoffId, refusal: Refusal) {
         let session = self.approvals.values().find_map(|approval| match &approval.question {
             Question::Receive { plan, .. } if plan.handoff == handoff => Some(plan.key.id()),
-            Question::Receive { .. } | Question::Give { .. } => None,
+            Question::Receive { .. } | Question::Give { .. } | Question::Capability { .. } => None,
         });
         self.approvals.retain(
             |_, approval| !matches!(&approval.question, Question::Receive { plan, .. } if plan.handoff == handoff),
@@ -186,6 +207,7 @@ impl Actor {
             let shown = match &approval.question {
                 Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
                 Question::Give { leaves, .. } => leaves.as_ref().map_or(0, |l| crate::scrutiny::shown_bytes(&l.scope)),
+                Question::Capability { question, .. } => question.shown.to_bytes().len(),
             };
             match room.checked_sub(shown) {
                 Some(left) => room = left,
@@ -204,6 +226,9 @@ impl Actor {
     }
 
     fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
+        if let Question::Capability { question, .. } = &approval.question {
+            return self.capability_summary(id, approval.device, question);
+        }
         let left = self.context.question_life.saturating_sub(approval.asked.elapsed()).as_secs();
         let (kind, scope, secret_looking) = match &approval.question {
             Question::Receive { plan, scope, .. } => {
@@ -216,13 +241,16 @@ impl Actor {
             Question::Give { leaves: Some(leaves), .. } => {
                 ("give", Scope { limit_bytes: 0, ..leaves.scope.clone() }, leaves.secret_looking.clone())
             }
-            Question::Give { leaves: None, .. } => ("give", nothing(), Vec::new()),
+            Question::Give { leaves: None, .. } | Question::Capability { .. } => ("give", nothing(), Vec::new()),
         };
         let (title, agent, directory, turns) = match &approval.question {
             Question::Receive { plan, turns, .. } => {
-                (plan.title.clone(), plan.key.agent, plan.target.display().to_string(), *turns)
+                (plan.title.clone(), Some(plan.key.agent), plan.target.display().to_string(), *turns)
             }
-            Question::Give { info, .. } => (info.title.clone(), info.key.agent, info.directory.clone(), info.turns),
+            Question::Give { info, .. } => {
+                (info.title.clone(), Some(info.key.agent), info.directory.clone(), info.turns)
+            }
+            Question::Capability { .. } => (String::new(), None, String::new(), 0),
         };
         ApprovalSummary {
             id,
@@ -239,6 +267,38 @@ impl Actor {
             expires_in_s: left,
             turns,
             secret_looking,
+            asks: None,
+        }
+    }
+
+    fn capability_summary(&self, id: ApprovalId, device: DeviceId, question: &authority::Question) -> ApprovalSummary {
+        let (shown, now) = (&question.shown, self.context.clock.now());
+        let lines = shown.subject.lines().iter().map(|(name, value)| (name.clone(), value.clone()));
+        ApprovalSummary {
+            id,
+            device: self.device_name(device),
+            kind: shown.capability.name().to_owned(),
+            title: shown.subject.text().to_owned(),
+            agent: None,
+            directory: String::new(),
+            inventory: Vec::new(),
+            executables: Vec::new(),
+            dotfiles: Vec::new(),
+            configuration_as_code: Vec::new(),
+            limit_bytes: 0,
+            expires_in_s: question.expires.saturating_sub(now.monotonic).as_secs(),
+            turns: 0,
+            secret_looking: Vec::new(),
+            asks: Some(AskedFor {
+                capability: shown.capability,
+                reach: shown.reach,
+                locality: shown.locality,
+                session: shown.session,
+                lines: lines.collect(),
+                content: shown.subject.content(),
+                held: question.held,
+                hash: question.hash,
+            }),
         }
     }
 }

@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cede_agent::tree::{free_target, identify, root_of};
+use cede_core::authority::CapabilityRefusal;
 use cede_core::custodian::Standing;
 use cede_seal::exchange::ExchangeSecret;
 use cede_seal::verify::Verified;
 use cede_store::limits::BULK_FREE_BYTES;
 use cede_store::stage::Stage;
+use cede_wire::authority::Rule;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
 use cede_wire::control::{Failure, Phase, ReplyBody};
 use cede_wire::handoff::{Manifest, Offer};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
+use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
-use cede_wire::record::PeerPolicy;
 use cede_wire::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
@@ -121,10 +123,14 @@ impl ArrivalPlan {
 
 impl Actor {
     /// An offer of a peer without the capability is answered without a look at it.
-    pub(crate) fn refuse_unverified(&mut self, from: DeviceId, offer: &Signed<Offer>) {
+    pub(crate) fn refuse_unverified(&mut self, from: DeviceId, offer: &Signed<Offer>, why: CapabilityRefusal) {
         let Ok(offer) = cede_seal::verify::verify(offer) else { return };
-        let detail = "this device was not given the right to hand sessions over".to_owned();
-        let refuse = PeerMessage::Refuse { handoff: offer.handoff, refusal: Refusal::NotGranted, detail };
+        let detail = match why {
+            CapabilityRefusal::NotGranted => "this device was not given the right to hand sessions over",
+            CapabilityRefusal::NoApprover => "nobody can be asked there",
+            CapabilityRefusal::Declined => "the operator there takes no sessions of this device",
+        };
+        let refuse = PeerMessage::Refuse { handoff: offer.handoff, refusal: why.refusal(), detail: detail.to_owned() };
         self.send(from, refuse);
     }
 
@@ -175,9 +181,9 @@ impl Actor {
             }
             Ok(plan) => {
                 self.report(session, Phase::Offered, (0, 0), 0, "");
-                let policy = self.policies.get(&offer.source).copied().unwrap_or(PeerPolicy::Ask);
+                let rule = self.rule(offer.source, Capability::Handoff);
                 // No standing yes lets a peer take the place of a conversation that never left this device.
-                let unattended = policy == PeerPolicy::Yes && !plan.here_already;
+                let unattended = rule == Some(Rule::Accept) && !plan.here_already;
                 if self.takes.use_expected(session, offer.source) || unattended {
                     self.approve_arrival(plan);
                 } else {

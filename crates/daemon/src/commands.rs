@@ -182,10 +182,11 @@ impl Actor {
         let member = self.find_member(text)?;
         let device = member.device();
         if let Some(policy) = policy {
-            self.policies.insert(device, policy);
+            self.authorities.restore_policy(device, policy, self.context.clock.now());
             self.record(Record::PolicySet { device, policy });
+            self.rules_changed(device);
         }
-        let text = match self.policies.get(&device).copied().unwrap_or(PeerPolicy::Ask) {
+        let text = match self.unattended(device) {
             PeerPolicy::Ask => format!("this device asks its operator when {} wants something", member.name),
             PeerPolicy::Yes => format!("this device says yes to {} unattended", member.name),
         };

@@ -14,6 +14,7 @@ mod activation;
 mod actor;
 mod approvals;
 mod arriving;
+mod authorities;
 mod base;
 mod branches;
 mod clock;

@@ -16,7 +16,7 @@ use cede_mesh::membership::MembershipLog;
 use cede_seal::stream::HEADER_BYTES;
 use cede_wire::canonical::Signed;
 use cede_wire::id::{DeviceId, DeviceKey, MeshId, SessionId};
-use cede_wire::member::{Capability, Member, MemberEntry};
+use cede_wire::member::{Member, MemberEntry};
 use cede_wire::message::{Hello, PROTOCOL_MAX, PROTOCOL_MIN, PeerMessage};
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
@@ -24,6 +24,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc};
 
 use crate::actor::{Actor, Input};
+use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Pace;
 use crate::limits;
@@ -118,10 +119,6 @@ impl Peers {
 
     pub(crate) fn is_member(&self, device: DeviceId) -> bool {
         self.member(device).is_some()
-    }
-
-    pub(crate) fn may(&self, device: DeviceId, capability: Capability) -> bool {
-        self.member(device).is_some_and(|member| member.capabilities.contains(&capability))
     }
 
     /// A member's name, or the last name of one that left.
@@ -311,6 +308,10 @@ impl Actor {
         let Some(control) = link.take_control() else { return };
         self.peers.next_link += 1;
         let number = self.peers.next_link;
+        if !self.authority_begins(Asker { device, link: number }) {
+            link.close(CloseReason::NotAdmitted);
+            return;
+        }
         let (outbox, messages) = mpsc::channel(limits::OUTBOX);
         tokio::spawn(write(link.clone(), control.0, messages));
         tokio::spawn(read(self.context.clone(), device, number, link.clone(), control.1));
@@ -320,6 +321,8 @@ impl Actor {
         links.push(Up { number, link, outbox });
         let too_many = links.len().saturating_sub(limits::LINKS_PER_PEER);
         links.iter().take(too_many).for_each(|old| old.link.close(CloseReason::Busy));
+        let replaced: Vec<u64> = links.iter().take(too_many).map(|old| old.number).collect();
+        replaced.into_iter().for_each(|link| self.authority_ends(Asker { device, link }));
         self.share_members(device, theirs);
         self.peers.troubles.remove(&device);
         tracing::info!(peer = %device.short(), "link up");
@@ -332,6 +335,7 @@ impl Actor {
     }
 
     pub(crate) fn link_down(&mut self, device: DeviceId, number: u64) {
+        self.authority_ends(Asker { device, link: number });
         let Some(links) = self.peers.links.get_mut(&device) else { return };
         let used = links.last().is_some_and(|standing| standing.number == number);
         links.retain(|standing| standing.number != number);
@@ -386,6 +390,7 @@ impl Actor {
         self.custodian.set_electorate(self.peers.electorate());
         self.context.greeting.notify_one();
         self.peers.refresh_door();
+        self.authorities_of_strangers_end();
         let gone: Vec<Link> = self
             .peers
             .links
@@ -609,7 +614,7 @@ async fn read(context: Context, device: DeviceId, number: u64, link: Link, mut c
             }
             tokio::time::sleep(pause).await;
         }
-        if context.inputs.send(Input::Peer(device, Box::new(message))).await.is_err() {
+        if context.inputs.send(Input::Peer(Asker { device, link: number }, Box::new(message))).await.is_err() {
             return;
         }
     }

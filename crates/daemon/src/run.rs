@@ -19,6 +19,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::actor::{Actor, Input, LoopError};
+use crate::authorities::Authorities;
 use crate::clock::{Clock, NoRandomness, random};
 use crate::context::{Context, Shared};
 use crate::control::{self, SocketError};
@@ -198,7 +199,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         peers,
         pairing: crate::pairing::Pairing::default(),
         placed: facts.placed,
-        policies: facts.policies,
+        authorities: Authorities::restore(&facts.policies, clock.now()),
         moves: crate::moves::Moves::default(),
         leaving: BTreeMap::new(),
         arriving: BTreeMap::new(),

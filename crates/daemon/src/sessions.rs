@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
+use cede_core::authority::Permission;
 use cede_wire::control::{Failure, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::member::{Capability, Member};
@@ -11,6 +12,7 @@ use cede_wire::message::{ListedSession, PeerMessage};
 use cede_wire::session::{AgentKind, SessionInfo, SessionKey};
 
 use crate::actor::Actor;
+use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Errand;
 use crate::limits;
@@ -214,8 +216,9 @@ impl Actor {
     }
 
     /// A peer wants to see the sessions here.
-    pub(crate) fn answer_listing(&mut self, from: DeviceId) {
-        if !self.peers.may(from, Capability::Handoff) {
+    pub(crate) fn answer_listing(&mut self, asker: Asker) {
+        let from = asker.device;
+        if matches!(self.permission(asker, Capability::Handoff), Permission::Refused(..)) {
             // It waits for an answer, and there is nothing that it may know.
             return self.send(from, PeerMessage::Sessions(Vec::new()));
         }

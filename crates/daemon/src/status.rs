@@ -87,7 +87,7 @@ impl Actor {
             connected: self.peers.is_connected(id),
             address: self.peers.addresses.get(&id).cloned(),
             capabilities: member.capabilities.clone(),
-            policy: self.policies.get(&id).copied().unwrap_or(PeerPolicy::Ask),
+            policy: self.unattended(id),
         }
     }
 

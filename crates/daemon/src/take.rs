@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use cede_core::authority::{CapabilityRefusal, Permission};
+use cede_wire::authority::Rule;
 use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
-use cede_wire::record::PeerPolicy;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionInfo;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
+use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Errand;
 use crate::limits;
@@ -247,20 +249,13 @@ impl Actor {
     }
 
     /// A peer asks for a session of this device.
-    pub(crate) fn handle_take(
-        &mut self,
-        from: DeviceId,
-        request: u64,
-        session: SessionId,
-        wait: bool,
-        carry_only: bool,
-    ) {
-        let question = TakeQuestion { from, request, session, wait, carry_only };
+    pub(crate) fn handle_take(&mut self, asker: Asker, question: TakeQuestion) {
+        let session = question.session;
         if self.is_asked(question) {
             return;
         }
-        if !self.peers.may(from, Capability::Handoff) {
-            self.refuse_take(question, Refusal::NotGranted, "this device was not given the right to ask for sessions");
+        if let Permission::Refused(why, _) = self.permission(asker, Capability::Handoff) {
+            self.refuse_take(question, why.refusal(), unasked(why));
         } else if !self.is_here(session) || self.read_only {
             let owner = self.in_charge(session);
             self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
@@ -319,7 +314,7 @@ impl Actor {
         let Some(info) = found else {
             return self.refuse_take(question, Refusal::NotOwner, "no such session here");
         };
-        if allowed || self.policies.get(&question.from) == Some(&PeerPolicy::Yes) {
+        if allowed || self.rule(question.from, Capability::Handoff) == Some(Rule::Accept) {
             self.give(question, info);
         } else {
             self.ask_to_give(question, info);
@@ -354,5 +349,14 @@ impl Actor {
             let answer = Err((refusal, format!("{}{cure}", failed.why)));
             self.send(to, PeerMessage::TakeAnswer { request, answer });
         }
+    }
+}
+
+/// Why a peer may not ask for sessions, in words for it.
+fn unasked(why: CapabilityRefusal) -> &'static str {
+    match why {
+        CapabilityRefusal::NotGranted => "this device was not given the right to ask for sessions",
+        CapabilityRefusal::NoApprover => "nobody can be asked there",
+        CapabilityRefusal::Declined => "the operator there gives this device no sessions",
     }
 }

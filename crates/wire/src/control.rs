@@ -5,9 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::authority::{Locality, Reach};
 use crate::custody::FencingToken;
 use crate::handoff::InventoryItem;
-use crate::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId};
+use crate::id::{ApprovalId, DeviceId, HandoffId, Hash, MeshId, SessionId};
 use crate::member::Capability;
 use crate::record::PeerPolicy;
 use crate::refusal::Refusal;
@@ -357,12 +358,12 @@ pub struct ApprovalSummary {
     pub id: ApprovalId,
     /// Who asks.
     pub device: String,
-    /// What: `receive` (a session would come here) or `give` (a session would leave).
+    /// What: `receive` (a session would come here), `give` (a session would leave), or the name of a capability.
     pub kind: String,
-    /// The session's title.
+    /// The session's title; of a capability, what the peer says that it wants.
     pub title: String,
-    /// The agent.
-    pub agent: AgentKind,
+    /// The agent, where it is about a session that moves.
+    pub agent: Option<AgentKind>,
     /// Where it would lie here.
     pub directory: String,
     /// What travels, what is rebuilt, what stays, what never travels.
@@ -383,6 +384,30 @@ pub struct ApprovalSummary {
     /// Files that look like secrets and would leave. Of what comes the inventory names them.
     #[serde(default)]
     pub secret_looking: Vec<String>,
+    /// What is asked for, where it is not a move.
+    #[serde(default)]
+    pub asks: Option<AskedFor>,
+}
+
+/// A capability that a peer asks for. Texts are the peer's own, as they came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedFor {
+    /// Which.
+    pub capability: Capability,
+    /// How far a yes reaches.
+    pub reach: Reach,
+    /// Where the peer is.
+    pub locality: Locality,
+    /// Which of its sessions asks, where one does.
+    pub session: Option<SessionId>,
+    /// More about it, each with its name.
+    pub lines: Vec<(String, String)>,
+    /// The hash of what is not shown byte for byte.
+    pub content: Option<Hash>,
+    /// Kept for later by a rule.
+    pub held: bool,
+    /// The hash of everything that is shown; the id is its beginning.
+    pub hash: Hash,
 }
 
 /// One screen.

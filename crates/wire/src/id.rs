@@ -114,6 +114,10 @@ identity!(
     Incarnation, 16, "incarnation"
 );
 identity!(
+    /// One connection of a peer. Random: a yes on it is none on another.
+    ConnectionId, 16, "connection id"
+);
+identity!(
     /// A question that waits for the operator.
     ApprovalId, 8, "approval id"
 );

@@ -10,6 +10,7 @@
 //! variant as its position. The numbers are listed in `proto/NUMBERS.md`.
 #![warn(missing_docs)]
 
+pub mod authority;
 pub mod canonical;
 pub mod catalog;
 pub mod control;
@@ -25,3 +26,4 @@ pub mod path;
 pub mod record;
 pub mod refusal;
 pub mod session;
+pub mod shown;

@@ -53,3 +53,8 @@ pub const LISTED_SESSIONS: usize = 1_000;
 
 /// Longest line on the local control socket.
 pub const CONTROL_LINE_BYTES: usize = 4 << 20;
+
+/// Longest subject of a question, text and lines together: what a person can still read through.
+pub const SUBJECT_BYTES: usize = 64 << 10;
+/// Most lines beside the text of a subject. Source: [`INVENTORY_ITEMS`].
+pub const SUBJECT_LINES: usize = INVENTORY_ITEMS;

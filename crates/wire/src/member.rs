@@ -25,6 +25,25 @@ pub enum Capability {
     Drive,
 }
 
+impl Capability {
+    /// Every capability, in the order of its number.
+    pub const ALL: [Self; 7] =
+        [Self::Presence, Self::Message, Self::Delegate, Self::File, Self::Handoff, Self::Observe, Self::Drive];
+
+    /// The name in commands and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Presence => "presence",
+            Self::Message => "message",
+            Self::Delegate => "delegate",
+            Self::File => "file",
+            Self::Handoff => "handoff",
+            Self::Observe => "observe",
+            Self::Drive => "drive",
+        }
+    }
+}
+
 /// A device as the mesh knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{COMPONENT_BYTES, PATH_BYTES, PATH_DEPTH};
+use crate::shown::{is_invisible, push_plain};
 
 /// A relative path of plain components, as bytes: file systems know bytes, not text. Shape: 1 to
 /// [`PATH_DEPTH`] components of 1 to [`COMPONENT_BYTES`] bytes, none `.`, `..` or a spelling of `.git`, joined by
@@ -93,25 +94,10 @@ impl From<RelPath> for Vec<u8> {
 pub fn escape(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for piece in bytes.utf8_chunks() {
-        piece.valid().chars().for_each(|c| push_escaped(&mut shown, c));
+        piece.valid().chars().for_each(|c| push_plain(&mut shown, c));
         piece.invalid().iter().for_each(|b| shown.push_str(&format!("\\x{b:02x}")));
     }
     shown
-}
-
-fn push_escaped(shown: &mut String, c: char) {
-    if c.is_control() || is_invisible(c) || c == '\\' {
-        shown.extend(c.escape_default());
-    } else {
-        shown.push(c);
-    }
-}
-
-/// Bidirectional controls, zero-width characters, soft hyphen, variation selectors, tags: they change what a person reads.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// `.git` in any case, with HFS+ ignorable characters, trailing dots, spaces or an NTFS stream; `git~1`; each of them

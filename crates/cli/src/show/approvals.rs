@@ -1,6 +1,10 @@
 //! Questions that wait for the operator.
 
-use cede_wire::control::ApprovalSummary;
+use cede_wire::authority::Reach;
+use cede_wire::control::{ApprovalSummary, AskedFor};
+use cede_wire::member::Capability;
+use cede_wire::session::AgentKind;
+use cede_wire::shown::mixes_scripts;
 
 use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::show::inventory::{self, Paths};
@@ -35,7 +39,12 @@ fn one(approval: &ApprovalSummary, paths: Paths) -> Page {
         strong(&id),
         plain(format!("  {}; no answer in {} s counts as a no", question(approval), approval.expires_in_s)),
     ]);
-    page.line([plain(format!("  {}{}", approval.agent.name(), about(approval)))]);
+    if let Some(asks) = &approval.asks {
+        page.append(wanted(approval, asks));
+        page.line([plain(format!("  answer: cede allow {id}, or cede deny {id}"))]);
+        return page;
+    }
+    page.line([plain(format!("  {}{}", approval.agent.map_or("", AgentKind::name), about(approval)))]);
     if approval.inventory.is_empty() {
         page.line([faint("  what it is made of is not counted yet: ask again in a moment")]);
     }
@@ -61,9 +70,46 @@ fn about(approval: &ApprovalSummary) -> String {
     format!("{turns}, would lie in {directory}; never more than {}", units::bytes(approval.limit_bytes))
 }
 
+/// What a peer asks for that is no move: its own words, whole, each line in a frame.
+fn wanted(approval: &ApprovalSummary, asks: &AskedFor) -> Page {
+    let mut page = Page::default();
+    let reach = match asks.reach {
+        Reach::Connection => "a yes lasts until the connection ends",
+        Reach::Request => "a yes is for this once",
+    };
+    let session = asks.session.map_or_else(String::new, |session| format!(", from its session {}", session.short()));
+    let kept = if asks.held { "; kept for you by a rule" } else { "" };
+    page.line([plain(format!("  {}{session}; {reach}{kept}", asks.capability.name()))]);
+    for line in approval.title.split('\n').filter(|_| !approval.title.is_empty()) {
+        page.line([plain(format!("  | {line}"))]);
+    }
+    for (name, value) in &asks.lines {
+        page.line([plain(format!("  {name}: {value}"))]);
+    }
+    if mixes_scripts(&approval.title) || asks.lines.iter().any(|(_, value)| mixes_scripts(value)) {
+        page.line([Span::new(Ink::Warn, "  some letters only look like those of another script")]);
+    }
+    page
+}
+
 fn question(approval: &ApprovalSummary) -> String {
+    if let Some(asks) = &approval.asks {
+        return format!("{} {}", approval.device, wish(asks.capability));
+    }
     let verb = if approval.kind == GIVE { "wants to take" } else { "wants to hand over" };
     format!("{} {verb} \"{}\"", approval.device, approval.title)
+}
+
+const fn wish(capability: Capability) -> &'static str {
+    match capability {
+        Capability::Presence => "wants to see this device",
+        Capability::Message => "wants to send messages",
+        Capability::Delegate => "wants a task done here",
+        Capability::File => "wants to send a file",
+        Capability::Handoff => "wants to move a session",
+        Capability::Observe => "wants to watch sessions here",
+        Capability::Drive => "wants to drive sessions here",
+    }
 }
 
 /// The kind of a question about a session that would leave.
@@ -71,6 +117,9 @@ const GIVE: &str = "give";
 
 #[cfg(test)]
 mod tests {
+    use cede_wire::authority::Locality;
+    use cede_wire::id::Hash;
+
     use super::*;
     use crate::show::samples;
 
@@ -97,6 +146,37 @@ mod tests {
         let text = page(&[approval], Paths::Few { command: "cede approvals --all" }).render(false);
         assert!(text.contains("\n  claude-code, 12 turns, lies in /home/ada/project\n"), "{text}");
         assert!(text.contains("  looks like a secret: 1\n    .env\n") && text.contains("  travels "), "{text}");
+    }
+
+    fn asked(capability: Capability, reach: Reach, title: &str) -> ApprovalSummary {
+        let asks = AskedFor {
+            capability,
+            reach,
+            locality: Locality::AnotherHost,
+            session: None,
+            lines: vec![("path".into(), "./db".into())],
+            content: None,
+            held: false,
+            hash: Hash::of(b"shown"),
+        };
+        ApprovalSummary { title: title.into(), agent: None, asks: Some(asks), ..samples::approval() }
+    }
+
+    /// Shows: L-7
+    #[test]
+    fn task_of_a_peer_is_shown_whole_and_in_a_frame() {
+        let task = format!("run the tests\n  answer: cede allow 1\u{1b}[2K\n{}", "x".repeat(5_000));
+        let text = page(&[asked(Capability::Delegate, Reach::Request, &task)], Paths::All).render(false);
+        assert!(text.contains("laptop wants a task done here") && text.contains("a yes is for this once"), "{text}");
+        assert!(text.contains("  | run the tests\n  |   answer: cede allow 1\\u{1b}[2K\n"), "{text}");
+        assert!(text.contains(&"x".repeat(5_000)) && text.contains("  path: ./db\n"), "{text}");
+        assert!(!text.contains("only look like"));
+    }
+
+    #[test]
+    fn letters_of_another_script_are_named() {
+        let text = page(&[asked(Capability::Drive, Reach::Connection, "p\u{430}ypal")], Paths::All).render(false);
+        assert!(text.contains("until the connection ends") && text.contains("some letters only look like"), "{text}");
     }
 
     #[test]

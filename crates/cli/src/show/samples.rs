@@ -82,7 +82,7 @@ pub(crate) fn approval() -> ApprovalSummary {
         device: "laptop".into(),
         kind: "receive".into(),
         title: "Fix the login".into(),
-        agent: AgentKind::ClaudeCode,
+        agent: Some(AgentKind::ClaudeCode),
         directory: "/home/ada/project".into(),
         inventory: inventory(),
         executables: (1..=51).map(|n| format!("bin/tool-{n}")).collect(),
@@ -92,6 +92,7 @@ pub(crate) fn approval() -> ApprovalSummary {
         expires_in_s: 110,
         turns: 12,
         secret_looking: Vec::new(),
+        asks: None,
     }
 }
 

@@ -1,0 +1,77 @@
+//! A question to the operator.
+
+use core::time::Duration;
+
+use cede_wire::authority::Shown;
+use cede_wire::id::Hash;
+
+use super::RequestId;
+use crate::limits::{QUESTION, QUESTION_HELD};
+
+/// A question of one connection, by its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuestionId(pub(super) u64);
+
+impl QuestionId {
+    /// The number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// What is put before a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Which question.
+    pub id: QuestionId,
+    /// What is shown: a screen is made from this and nothing else.
+    pub shown: Shown,
+    /// The hash of its bytes: what the answer covers.
+    pub hash: Hash,
+    /// When silence becomes a no, as [`crate::now::Now::monotonic`].
+    pub expires: Duration,
+    /// True: the operator keeps questions of this kind for later and is not disturbed.
+    pub held: bool,
+}
+
+/// What a person answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperatorAnswer {
+    /// An explicit yes.
+    Yes,
+    /// A no.
+    No,
+    /// The question could not be put, or the answer could not be had. Counts as a no.
+    Failed,
+}
+
+/// Somebody who can be asked, and how long there is for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperatorApprover {
+    /// For a question that is put at once.
+    pub interactive: Duration,
+    /// For a question that is kept for later.
+    pub held: Duration,
+}
+
+impl Default for OperatorApprover {
+    /// The longest that each may take.
+    fn default() -> Self {
+        Self { interactive: QUESTION, held: QUESTION_HELD }
+    }
+}
+
+impl OperatorApprover {
+    pub(super) fn patience(self, held: bool) -> Duration {
+        if held { self.held.min(QUESTION_HELD) } else { self.interactive.min(QUESTION) }
+    }
+}
+
+/// A question that waits.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) shown: Shown,
+    pub(super) expires: Duration,
+    /// Who waits for its answer.
+    pub(super) waiting: Vec<RequestId>,
+}

@@ -1,0 +1,260 @@
+//! The authority of each link: whatever a peer asks for is asked of it first. Source: SPEC U-1.
+//!
+//! Whoever serves a request of a peer calls one of these, with the [`Asker`] that came along with the message:
+//!
+//! - [`Actor::ask_authority`]: may it do this? The answer comes later, to a closure, with a permit for exactly what was shown.
+//! - [`Actor::permission`]: the same without a question, for what a person is asked about elsewhere.
+//! - [`Actor::withdraw_request`]: the peer does not want it any more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use cede_core::authority::{
+    CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy, OperatorAnswer,
+    OperatorApprover, Output, PeerMemory, Permission, Question, QuestionId, Request, RequestId, Term,
+};
+use cede_core::now::Now;
+use cede_wire::authority::{Locality, Rule, Subject};
+use cede_wire::id::{ApprovalId, ConnectionId, DeviceId};
+use cede_wire::member::Capability;
+use cede_wire::record::PeerPolicy;
+
+use crate::actor::Actor;
+use crate::approvals::{self, Approval};
+use crate::clock::random;
+
+/// Which link of which peer said something. A request is decided by the link that it came on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) device: DeviceId,
+    pub(crate) link: u64,
+}
+
+/// What goes on when a request is decided. It runs after the decision is in the record of this device.
+pub(crate) type Reply = Box<dyn FnOnce(&mut Actor, CapabilityDecision) + Send>;
+
+/// The authorities of the links that stand, and what is remembered of peers across links.
+#[derive(Default)]
+pub(crate) struct Authorities {
+    memories: BTreeMap<DeviceId, PeerMemory>,
+    links: BTreeMap<u64, AtLink>,
+    next_request: u64,
+    settled: VecDeque<Settled>,
+}
+
+struct AtLink {
+    device: DeviceId,
+    authority: ConnectionAuthority,
+    replies: BTreeMap<RequestId, Reply>,
+}
+
+/// A decision whose consequence has not begun.
+pub(crate) struct Settled {
+    pub(crate) decided: Decided,
+    reply: Option<Reply>,
+}
+
+impl Authorities {
+    /// When an authority wants to hear of the time.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        self.links.values().filter_map(|at| at.authority.poll_timeout()).min()
+    }
+
+    pub(crate) fn restore(policies: &BTreeMap<DeviceId, PeerPolicy>, now: Now) -> Self {
+        let mut authorities = Self::default();
+        policies.iter().for_each(|(device, policy)| authorities.restore_policy(*device, *policy, now));
+        authorities
+    }
+
+    /// What a standing answer about moves is as a rule: it was given without an end.
+    pub(crate) fn restore_policy(&mut self, device: DeviceId, policy: PeerPolicy, now: Now) {
+        let memory = self.memories.entry(device).or_default();
+        match policy {
+            PeerPolicy::Ask => memory.clear_rule(Capability::Handoff),
+            PeerPolicy::Yes => {
+                let term = Term { rule: Rule::Accept, from_unix_ms: 0, until_unix_ms: None };
+                memory.set_rule(Capability::Handoff, term, now);
+            }
+        }
+    }
+
+    pub(crate) fn next_settled(&mut self) -> Option<Settled> {
+        self.settled.pop_front()
+    }
+
+    /// Whether something may be heard on a link at all.
+    pub(crate) fn stands(&self, asker: Asker) -> bool {
+        self.links.get(&asker.link).is_some_and(|at| at.device == asker.device)
+    }
+
+    fn at(&mut self, asker: Asker) -> Option<(&mut AtLink, &mut PeerMemory)> {
+        let at = self.links.get_mut(&asker.link).filter(|at| at.device == asker.device)?;
+        Some((at, self.memories.entry(asker.device).or_default()))
+    }
+
+    fn links_of(&self, device: DeviceId) -> Vec<u64> {
+        self.links.iter().filter(|(_, at)| at.device == device).map(|(link, _)| *link).collect()
+    }
+}
+
+impl Settled {
+    pub(crate) fn go_on(self, actor: &mut Actor) {
+        if let Some(reply) = self.reply {
+            reply(actor, self.decided.decision);
+        }
+    }
+}
+
+impl Actor {
+    /// A peer asks for something. `reply` runs once, when it is decided: at once where nobody needs to be asked, after the
+    /// operator's answer, or with a no when the link ends before.
+    ///
+    /// `subject` is what the operator is shown, in the peer's words, whole; of `observe` and `drive` nothing of it is shown,
+    /// since their yes is for the link. On a yes the closure gets a permit: before the effect it calls
+    /// `permit.redeem(&subject_of_what_is_done)`, which fails where that is not what was shown.
+    #[expect(dead_code, reason = "no request that is asked about here is served yet")]
+    pub(crate) fn ask_authority(
+        &mut self,
+        asker: Asker,
+        capability: Capability,
+        subject: Subject,
+        reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
+    ) -> RequestId {
+        self.authorities.next_request += 1;
+        let id = RequestId(self.authorities.next_request);
+        let now = self.context.clock.now();
+        match self.authorities.at(asker) {
+            Some((at, memory)) => {
+                at.replies.insert(id, Box::new(reply));
+                at.authority.authorize(memory, Request::new(id, capability).about(subject), now);
+                self.drain_authority(asker);
+            }
+            None => {
+                let decision = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Closed };
+                let decided = Decided { request: id, capability, decision, asked: None };
+                self.authorities.settled.push_back(Settled { decided, reply: Some(Box::new(reply)) });
+            }
+        }
+        id
+    }
+
+    /// What a request would meet, without a question.
+    pub(crate) fn permission(&mut self, asker: Asker, capability: Capability) -> Permission {
+        let now = self.context.clock.now();
+        let closed = Permission::Refused(CapabilityRefusal::Declined, DecidedBy::Closed);
+        self.authorities.at(asker).map_or(closed, |(at, memory)| at.authority.permission(memory, capability, now))
+    }
+
+    /// The peer withdrew a request: its reply runs with a no, and a question that only it waited for goes.
+    #[expect(dead_code, reason = "no request that can be withdrawn is served yet")]
+    pub(crate) fn withdraw_request(&mut self, asker: Asker, request: RequestId) {
+        if let Some((at, memory)) = self.authorities.at(asker) {
+            at.authority.withdraw(memory, request);
+            self.drain_authority(asker);
+        }
+    }
+
+    /// The operator's rule for a peer and a capability, where there is one now.
+    pub(crate) fn rule(&self, device: DeviceId, capability: Capability) -> Option<Rule> {
+        self.authorities.memories.get(&device)?.rule(capability, self.context.clock.now())
+    }
+
+    /// What a peer is answered that wants to move sessions.
+    pub(crate) fn unattended(&self, device: DeviceId) -> PeerPolicy {
+        match self.rule(device, Capability::Handoff) {
+            Some(Rule::Accept) => PeerPolicy::Yes,
+            Some(Rule::Ask | Rule::Hold | Rule::Refuse) | None => PeerPolicy::Ask,
+        }
+    }
+
+    /// A link was admitted. False: it cannot be told apart from others, so it serves nothing.
+    pub(crate) fn authority_begins(&mut self, asker: Asker) -> bool {
+        let Some(member) = self.peers.member(asker.device) else { return false };
+        let Ok(id) = random().map(ConnectionId::new) else { return false };
+        // A socket of the network proves a device, and not on which machine it runs.
+        let peer = ConnectedPeer { device: asker.device, session: None, locality: Locality::AnotherHost };
+        let approver = OperatorApprover { interactive: self.context.question_life, ..OperatorApprover::default() };
+        let authority = ConnectionAuthority::new(id, peer, &member.capabilities, Some(approver));
+        let at = AtLink { device: asker.device, authority, replies: BTreeMap::new() };
+        self.authorities.links.insert(asker.link, at);
+        true
+    }
+
+    /// A link ended, was replaced, or its peer was removed: nothing on it is served from here on.
+    pub(crate) fn authority_ends(&mut self, asker: Asker) {
+        if let Some((at, memory)) = self.authorities.at(asker) {
+            at.authority.close(memory);
+            self.drain_authority(asker);
+            self.authorities.links.remove(&asker.link);
+        }
+    }
+
+    /// Devices that are no members any more are served nothing, and no rule of theirs is kept.
+    pub(crate) fn authorities_of_strangers_end(&mut self) {
+        let strange = |at: &AtLink| !self.peers.is_member(at.device);
+        let strange = self.authorities.links.iter().filter(|(_, at)| strange(at));
+        let strange: Vec<Asker> = strange.map(|(link, at)| Asker { device: at.device, link: *link }).collect();
+        strange.into_iter().for_each(|asker| self.authority_ends(asker));
+        let members: Vec<DeviceId> = self.peers.members().iter().map(cede_wire::member::Member::device).collect();
+        self.authorities.memories.retain(|device, _| members.contains(device));
+    }
+
+    pub(crate) fn authorities_timeout(&mut self) {
+        let now = self.context.clock.now();
+        let askers: Vec<Asker> =
+            self.authorities.links.iter().map(|(link, at)| Asker { device: at.device, link: *link }).collect();
+        for asker in askers {
+            if let Some((at, memory)) = self.authorities.at(asker) {
+                at.authority.handle_timeout(memory, now);
+                self.drain_authority(asker);
+            }
+        }
+    }
+
+    /// The operator answered a question of a link.
+    pub(crate) fn answer_authority(&mut self, asker: Asker, question: QuestionId, answer: OperatorAnswer) {
+        let now = self.context.clock.now();
+        if let Some((at, memory)) = self.authorities.at(asker) {
+            at.authority.handle_answer(memory, question, answer, now);
+            self.drain_authority(asker);
+        }
+    }
+
+    /// The operator's rules for a peer are others now.
+    pub(crate) fn rules_changed(&mut self, device: DeviceId) {
+        let now = self.context.clock.now();
+        for link in self.authorities.links_of(device) {
+            let asker = Asker { device, link };
+            if let Some((at, memory)) = self.authorities.at(asker) {
+                at.authority.rules_changed(memory, now);
+                self.drain_authority(asker);
+            }
+        }
+    }
+
+    fn drain_authority(&mut self, asker: Asker) {
+        while let Some(output) = self.authorities.at(asker).and_then(|(at, _)| at.authority.poll()) {
+            match output {
+                Output::Ask(question) => self.question_waits(asker, question),
+                Output::Withdraw(question) => {
+                    self.approvals.retain(|_, approval| !approval.is_of(asker, question));
+                }
+                Output::Decided(decided) => {
+                    let reply = self.authorities.at(asker).and_then(|(at, _)| at.replies.remove(&decided.request));
+                    self.authorities.settled.push_back(Settled { decided, reply });
+                }
+                Output::Wake(_) => {}
+            }
+        }
+    }
+
+    /// The id of a question is the beginning of the hash of what is shown: whoever answers names what was seen.
+    fn question_waits(&mut self, asker: Asker, question: Question) {
+        let mut id = [0; 8];
+        id.copy_from_slice(&question.hash.as_bytes()[..8]);
+        let id = ApprovalId::new(id);
+        tracing::info!(peer = %asker.device.short(), %id, "a question waits: cede approvals");
+        let asked = approvals::Question::Capability { asker, question: Box::new(question) };
+        self.approvals.insert(id, Approval::of(asker.device, Instant::now(), asked));
+    }
+}
