@@ -164,6 +164,7 @@ pub fn hello(secret: u8) -> Hello {
         mesh: MeshId::new([9; 32]),
         software: "cede 0.1.0".to_owned(),
         members: 2,
+        run: 1,
     }
 }
 

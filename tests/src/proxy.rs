@@ -26,6 +26,7 @@ struct Line {
     weather: Mutex<(Weather, Numbers)>,
     ended: AtomicBool,
     forwarded: AtomicU64,
+    forwarded_bytes: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -68,6 +69,7 @@ impl Proxy {
             weather: Mutex::new((Weather::default(), Numbers(1))),
             ended: AtomicBool::new(false),
             forwarded: AtomicU64::new(0),
+            forwarded_bytes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
         let running = line.clone();
@@ -88,6 +90,11 @@ impl Proxy {
     /// Forgets every path, as a NAT that restarts: whoever speaks next comes from another address.
     pub fn rebind(&self) {
         self.line.backs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Bytes of the datagrams that passed.
+    pub fn bytes(&self) -> u64 {
+        self.line.forwarded_bytes.load(Ordering::Relaxed)
     }
 
     /// Datagrams that passed, and that did not.
@@ -138,6 +145,9 @@ impl Line {
         let fate = self.fate();
         let count = if fate == Fate::Lost { &self.dropped } else { &self.forwarded };
         count.fetch_add(1, Ordering::Relaxed);
+        if fate != Fate::Lost {
+            self.forwarded_bytes.fetch_add(datagram.len() as u64, Ordering::Relaxed);
+        }
         match fate {
             Fate::Lost => {}
             Fate::Once => drop(from.send_to(datagram, to)),

@@ -664,7 +664,7 @@ impl Later {
         let local = LocalDevice::from_secret(&secret);
         let (protocol_min, protocol_max) = (PROTOCOL_MAX + 1, PROTOCOL_MAX + 2);
         let (device_id, software) = (local.device(), "9.9.9".to_owned());
-        let hello = Hello { protocol_min, protocol_max, device: device_id, mesh, software, members: 2 };
+        let hello = Hello { protocol_min, protocol_max, device: device_id, mesh, software, members: 2, run: 1 };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let address = device.address.parse().unwrap();
         runtime.spawn(async move {

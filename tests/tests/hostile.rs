@@ -79,7 +79,7 @@ impl Liar {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (device, software) = (local.device(), "0.1.0".to_owned());
         let (protocol_min, protocol_max) = (PROTOCOL_MIN, PROTOCOL_MAX);
-        let hello = Hello { protocol_min, protocol_max, device, mesh, software, members };
+        let hello = Hello { protocol_min, protocol_max, device, mesh, software, members, run: 1 };
         let (address, victim) = (victim.address.parse().unwrap(), identity(victim));
         let (endpoint, link) = runtime.block_on(async {
             let endpoint = Endpoint::bind(&local, "127.0.0.1:0".parse().unwrap(), Arc::new(Everybody)).unwrap();

@@ -80,6 +80,7 @@ mod tests {
             mesh: MeshId::new([mesh; 32]),
             software: String::new(),
             members: 2,
+            run: 1,
         }
     }
 

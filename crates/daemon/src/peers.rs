@@ -56,6 +56,8 @@ impl Door {
 /// The members, and the links to them.
 pub(crate) struct Peers {
     me: DeviceId,
+    /// Random for each life of this daemon.
+    pub(crate) run: u64,
     pub(crate) log: Option<MembershipLog>,
     pub(crate) dropped: BTreeSet<DeviceId>,
     /// Where a device was reached, or a person said that it is.
@@ -84,6 +86,7 @@ impl Peers {
     pub(crate) fn new(me: DeviceId, log: Option<MembershipLog>, door: Arc<Door>) -> Self {
         let mut peers = Self {
             me,
+            run: 0,
             log,
             dropped: BTreeSet::new(),
             addresses: BTreeMap::new(),
@@ -205,6 +208,7 @@ impl Peers {
             mesh: self.mesh()?,
             software: env!("CARGO_PKG_VERSION").to_owned(),
             members: self.log.as_ref().map_or(0, |log| log.length()),
+            run: self.run,
         })
     }
 }
@@ -316,13 +320,18 @@ impl Actor {
         tokio::spawn(write(link.clone(), control.0, messages));
         tokio::spawn(read(self.context.clone(), device, number, link.clone(), control.1));
         tokio::spawn(route(self.context.clone(), device, link.clone()));
-        let theirs = link.hello().members;
+        let (theirs, run) = (link.hello().members, link.hello().run);
         let links = self.peers.links.entry(device).or_default();
         links.push(Up { number, link, outbox });
         let too_many = links.len().saturating_sub(limits::LINKS_PER_PEER);
-        links.iter().take(too_many).for_each(|old| old.link.close(CloseReason::Busy));
-        let replaced: Vec<u64> = links.iter().take(too_many).map(|old| old.number).collect();
-        replaced.into_iter().for_each(|link| self.authority_ends(Asker { device, link }));
+        // Nobody is left at the other end of a link to an earlier life of the peer.
+        let stale = |(at, up): &(usize, &Up)| *at < too_many || up.link.hello().run != run;
+        let old: Vec<(u64, Link)> =
+            links.iter().enumerate().filter(stale).map(|(_, old)| (old.number, old.link.clone())).collect();
+        for (number, link) in old {
+            link.close(CloseReason::Superseded);
+            self.authority_ends(Asker { device, link: number });
+        }
         self.share_members(device, theirs);
         self.peers.troubles.remove(&device);
         tracing::info!(peer = %device.short(), "link up");

@@ -162,7 +162,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
     drop(replay);
     let name = name_of(options, log.as_ref(), &local);
-    let peers = known_peers(local.device(), log, facts.dropped, facts.addresses);
+    let peers = known_peers(local.device(), log, facts.dropped, facts.addresses)?;
     custodian.set_electorate(peers.electorate());
     custodian.set_peers_suffice(custodian.doubt() == Some(Doubt::RolledBack) && found.members_whole);
     let endpoint = Endpoint::bind(&local, options.listen, peers.door.clone())?;
@@ -222,11 +222,12 @@ fn known_peers(
     log: Option<MembershipLog>,
     dropped: BTreeSet<DeviceId>,
     addresses: BTreeMap<DeviceId, String>,
-) -> Peers {
+) -> Result<Peers, NoRandomness> {
     let mut peers = Peers::new(me, log, Arc::new(Door::default()));
     (peers.dropped, peers.addresses) = (dropped, addresses);
+    peers.run = u64::from_le_bytes(random()?);
     peers.refresh_door();
-    peers
+    Ok(peers)
 }
 
 /// The key and the journal, after a leaving that was begun is finished; and whether the journal is damaged.
@@ -413,6 +414,7 @@ fn no_mesh(context: &Context) -> cede_wire::message::Hello {
         mesh: cede_wire::id::MeshId::new([0; 32]),
         software: env!("CARGO_PKG_VERSION").to_owned(),
         members: 0,
+        run: 0,
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Hello {
     pub software: String,
     /// Number of membership entries that the sender holds.
     pub members: u64,
+    /// Random for each life of the sender's daemon: links of an earlier one are dead.
+    pub run: u64,
 }
 
 impl Hello {

@@ -161,3 +161,28 @@ fn caller_of_another_user_is_turned_away_by_the_daemon_itself() {
     assert!(a.log().contains("a client of another user was turned away"));
     assert_eq!(a.status().device.name, "laptop");
 }
+
+/// Shows: C-9
+#[test]
+fn destination_that_was_killed_is_served_as_soon_as_it_is_back() {
+    let mut devices = Devices::friends(CEDE);
+    let doors = behind_doors(&mut devices);
+    let (tree, id) = adopted(&devices.a);
+    let mut numbers = trees::Numbers(11);
+    let noise: Vec<u8> = std::iter::repeat_with(|| numbers.next().to_le_bytes()).take(5 << 20).flatten().collect();
+    std::fs::write(tree.join("large"), noise).unwrap();
+    let begun = Command::To(MoveRequest { confirm_large: true, ..request("server", id) });
+    let mut moving = devices.a.open(begun).unwrap();
+    moving
+        .until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring && step.bytes > 0));
+    // The source hears nothing of the end: its link would stand until the silence is too long.
+    doors.iter().for_each(|door| door.cut(true));
+    devices.b.kill();
+    doors.iter().for_each(|door| door.cut(false));
+    let back = Instant::now();
+    devices.b.start();
+    assert!(matches!(moving.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert_eq!(state(&devices.b, id), "in charge here");
+    let silence = cede_carrier::limits::IDLE_TIMEOUT;
+    assert!(back.elapsed() < silence * 3 / 4, "it waited for the silence: {:?}", back.elapsed());
+}

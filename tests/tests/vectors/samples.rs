@@ -380,6 +380,7 @@ pub(super) fn messages() -> Vec<PeerMessage> {
         mesh: mesh(),
         software: "cede 0.1.0".to_owned(),
         members: 2,
+        run: 0x0102_0304_0506_0708,
     };
     vec![
         PeerMessage::Hello(hello),

@@ -7,6 +7,7 @@ mod case;
 mod measure;
 mod rsync;
 mod sessions;
+mod window;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,11 +17,19 @@ use measure::mib;
 use sessions::{Kind, Shape};
 
 const USAGE: &str = "\
-usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small] [--program PATH] [--place DIR]
+usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume] [--program PATH] [--place DIR]
   --full          100,000 files with 1 GiB, a transcript of 64 MiB; a repository of 20,000 files
   --files, --bytes  the size of the plain tree
   --program       the `cede` to measure; default: the one beside this program
   --place         where everything is written; default: the system's directory for temporary files";
+
+/// What can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Move(Kind),
+    Window,
+    Resume,
+}
 
 /// What to measure.
 #[derive(Debug)]
@@ -28,8 +37,24 @@ struct Wanted {
     full: bool,
     files: Option<u64>,
     bytes: Option<u64>,
-    only: Option<Kind>,
+    only: Option<What>,
     program: PathBuf,
+}
+
+impl What {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "window" => Some(Self::Window),
+            "resume" => Some(Self::Resume),
+            kind => Kind::parse(kind).map(Self::Move),
+        }
+    }
+}
+
+impl Wanted {
+    fn has(&self, what: What) -> bool {
+        self.only.is_none_or(|only| only == what)
+    }
 }
 
 fn main() -> ExitCode {
@@ -41,11 +66,17 @@ fn main() -> ExitCode {
         }
     };
     println!("measured: {}", wanted.program.display());
-    let shapes = shapes(&wanted).into_iter().filter(|shape| wanted.only.is_none_or(|only| only == shape.kind));
+    let shapes = shapes(&wanted).into_iter().filter(|shape| wanted.has(What::Move(shape.kind)));
     for shape in shapes {
         // What it leaves is removed after its figures are shown.
         let case = Case::new(&wanted.program, shape);
         print(&case.run());
+    }
+    if wanted.has(What::Window) {
+        window::window(&wanted.program);
+    }
+    if wanted.has(What::Resume) {
+        window::resume(&wanted.program);
     }
     ExitCode::SUCCESS
 }
@@ -77,7 +108,7 @@ fn wanted() -> Result<Wanted, String> {
         match argument.as_str() {
             "--files" => wanted.files = Some(number()?),
             "--bytes" => wanted.bytes = Some(number()?),
-            "--only" => wanted.only = Some(Kind::parse(&value).ok_or(format!("no such case: {value}"))?),
+            "--only" => wanted.only = Some(What::parse(&value).ok_or(format!("no such case: {value}"))?),
             "--program" => wanted.program = PathBuf::from(value),
             "--place" => tempfile::env::override_temp_dir(Path::new(&value)).map_err(|_| "--place twice")?,
             other => return Err(format!("unknown: {other}")),
