@@ -1,5 +1,8 @@
 //! Credentials of providers, planted wherever agents, git and people keep them, and looked for in everything that arrives.
 
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 /// Part of every planted secret; nothing else has it.
@@ -62,15 +65,32 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
+/// The search path with the demo's stand-in for OpenCode at its end: its sessions go in and out through its own program.
+fn with_stand_in(root: &Path) -> OsString {
+    let directory = root.join("stand-ins");
+    std::fs::create_dir(&directory).unwrap();
+    std::os::unix::fs::symlink(CEDE, directory.join("cede")).unwrap();
+    let script = directory.join("opencode");
+    std::fs::write(&script, "#!/bin/sh\nexec \"${0%/*}/cede\" demo opencode \"${0%/*}\" \"$@\"\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::join_paths(std::env::split_paths(&path).chain([directory])).unwrap()
+}
+
 fn no_secret_travels(agent: AgentKind) {
     let mut devices = Devices::strangers(CEDE);
     let tree = project(&devices.a);
-    let path = std::env::var_os("PATH").unwrap();
+    let path = with_stand_in(devices.root.path());
+    for device in [&mut devices.a, &mut devices.b] {
+        device.path.clone_from(&path);
+    }
     let around = Surroundings::plain(&devices.a.home, &devices.a.state().join("agents"), path);
     let native = plant(agent, &around, &tree, [7; 16], &Story::example("mock", "mock-model")).unwrap();
     plant_secrets(&mut devices.a, &tree);
-    devices.a.kill();
-    devices.a.start();
+    for device in [&mut devices.a, &mut devices.b] {
+        device.kill();
+        device.start();
+    }
     let devices = devices.joined();
     let (a, b) = (&devices.a, &devices.b);
     let id = SessionKey { agent, native }.id();
@@ -109,6 +129,12 @@ fn no_planted_credential_travels_with_a_session_of_codex() {
 #[test]
 fn no_planted_credential_travels_with_a_session_of_claude_code() {
     no_secret_travels(AgentKind::ClaudeCode);
+}
+
+/// Shows: T-10, T-6, S-9
+#[test]
+fn no_planted_credential_travels_with_a_session_of_opencode() {
+    no_secret_travels(AgentKind::OpenCode);
 }
 
 /// The state of the daemon, with the key of the device, is no session and in none.
