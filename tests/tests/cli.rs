@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 24] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -29,6 +29,8 @@ const COMMANDS: [&[&str]; 22] = [
     &["devices", "address"],
     &["devices", "leave"],
     &["policy"],
+    &["tell"],
+    &["inbox"],
     &["approvals"],
     &["allow"],
     &["deny"],
@@ -281,7 +283,7 @@ fn shape(value: &Value) -> Value {
 }
 
 /// Commands that ask the daemon something.
-const ASKING: [&[&str]; 14] = [
+const ASKING: [&[&str]; 16] = [
     &[],
     &["status"],
     &["ls"],
@@ -296,6 +298,8 @@ const ASKING: [&[&str]; 14] = [
     &["allow", "7c"],
     &["adopt", "."],
     &["stop"],
+    &["tell", "server", "hello"],
+    &["inbox"],
 ];
 
 /// Command lines that are wrong, each in its own way.

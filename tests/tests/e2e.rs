@@ -25,6 +25,8 @@ mod credentials;
 mod expiry;
 #[path = "e2e/faults.rs"]
 mod faults;
+#[path = "e2e/letters.rs"]
+mod letters;
 #[path = "e2e/meeting.rs"]
 mod meeting;
 #[path = "e2e/people.rs"]

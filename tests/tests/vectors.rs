@@ -14,6 +14,7 @@ use cede_wire::custody::{Custody, FencingToken, Head, SeizeVote};
 use cede_wire::frame::{HEADER_BYTES, Header};
 use cede_wire::handoff::{Accept, Activated, CommitAck, Manifest, Offer, Scope};
 use cede_wire::id::{DeviceId, DeviceKey, HandoffId};
+use cede_wire::letter::{Letter, LetterRecord};
 use cede_wire::member::{Capability, MemberEntry};
 use cede_wire::message::PeerMessage;
 use cede_wire::path::RelPath;
@@ -75,6 +76,8 @@ impl Subject for Activated {}
 impl Subject for MemberEntry {}
 impl Subject for Signed<CommitAck> {}
 impl Subject for Record {}
+impl Subject for Letter {}
+impl Subject for LetterRecord {}
 impl Subject for Refusal {}
 impl Subject for AgentKind {}
 impl Subject for Capability {}
@@ -144,6 +147,8 @@ fn run_by_type(vector: &Vector) {
         "MemberEntry" => run::<MemberEntry>(vector),
         "Signed<CommitAck>" => run::<Signed<CommitAck>>(vector),
         "Record" => run::<Record>(vector),
+        "Letter" => run::<Letter>(vector),
+        "LetterRecord" => run::<LetterRecord>(vector),
         "Refusal" => run::<Refusal>(vector),
         "AgentKind" => run::<AgentKind>(vector),
         "Capability" => run::<Capability>(vector),
@@ -203,8 +208,8 @@ fn every_message_and_record_kind_has_an_accepted_vector() {
         let first = |v: Vector| unhex(&v.hex).first().copied().map(u16::from).unwrap();
         vectors.map(first).collect()
     };
-    assert_eq!(accepted("frame"), (0..25).collect());
-    assert_eq!(accepted("Record"), (0..20).collect());
+    assert_eq!(accepted("frame"), (0..28).collect());
+    assert_eq!(accepted("Record"), (0..21).collect());
     assert_eq!(accepted("Refusal"), (0..Refusal::ALL.len() as u16).collect());
     assert_eq!(accepted("AgentKind"), (0..AgentKind::ALL.len() as u16).collect());
 }

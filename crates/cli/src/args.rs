@@ -98,6 +98,10 @@ pub(crate) enum Verb {
         /// The move (the beginning of its id) or the session
         handoff: String,
     },
+    /// Tell a device something: its person, or a session there
+    Tell(Tell),
+    /// List what peers told, read it, and say what became of it
+    Inbox(Inbox),
     /// List, revoke or locate devices, or leave them
     Devices {
         #[command(subcommand)]
@@ -224,6 +228,59 @@ pub(crate) struct To {
     /// Move the directory itself (SESSION, or this one) as a session
     #[arg(long)]
     pub(crate) files: bool,
+}
+
+/// `cede tell`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Tell {
+    /// To which device, or DEVICE/SESSION; left out with --reply
+    #[arg(value_name = "DEVICE[/SESSION]")]
+    pub(crate) to: String,
+    /// The words; - reads them from the standard input
+    pub(crate) text: Option<String>,
+    /// Answer this message: the beginning of its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) reply: Option<String>,
+    /// It is not shown after this time, like 90s, 5m or 12h (a week)
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) expires: Option<Duration>,
+    /// Wait until it is there, or until it is shown
+    #[arg(long, value_name = "UNTIL", num_args = 0..=1, require_equals = true, default_missing_value = "received")]
+    pub(crate) wait: Option<Until>,
+}
+
+/// What `cede tell --wait` waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Until {
+    /// It is durable there
+    Received,
+    /// Its words were given to a person or an agent
+    Shown,
+    /// Somebody acted on it, refused it, or its time was over
+    Ended,
+}
+
+/// `cede inbox`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Inbox {
+    /// Read this message: the beginning of its id
+    #[arg(conflicts_with_all = ["sent", "all"])]
+    pub(crate) id: Option<String>,
+    /// List what was told from here, and what became of it
+    #[arg(long)]
+    pub(crate) sent: bool,
+    /// List what ended, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Say that this message was acted on
+    #[arg(long, value_name = "ID", conflicts_with_all = ["id", "sent", "all"])]
+    pub(crate) done: Option<String>,
+    /// Say that this message is not wanted
+    #[arg(long, value_name = "ID", conflicts_with_all = ["id", "sent", "all", "done"])]
+    pub(crate) refuse: Option<String>,
+    /// Take the messages of this device again that are kept out
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["id", "sent", "all", "done", "refuse"])]
+    pub(crate) release: Option<String>,
 }
 
 /// `cede devices …`.

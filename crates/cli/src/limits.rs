@@ -60,3 +60,6 @@ pub(crate) const LAST_WORK: Duration = Duration::from_secs(2);
 
 /// How long a session of the demo may take from its new owner's word to its place there.
 pub(crate) const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// How long `cede tell` waits for the other device's word before it says that the message is queued.
+pub(crate) const TELL_PATIENCE: Duration = Duration::from_secs(2);

@@ -4,6 +4,7 @@ pub(crate) mod approvals;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inventory;
+pub(crate) mod letters;
 pub(crate) mod moves;
 pub(crate) mod pairing;
 #[cfg(test)]
@@ -31,6 +32,9 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Moved(report) => moves::report(report),
         Answer::Approvals { approvals } => approvals::page(approvals, paths),
         Answer::Adopted(session) => sessions::adopted(session),
+        Answer::Told(letter) => letters::told(letter),
+        Answer::Inbox { letters, more, notes } => letters::page(letters, *more, notes, now),
+        Answer::Letter { letter, text } => letters::letter(letter, text, now),
         Answer::Said { text } => Page::of(text),
     }
 }

@@ -1,5 +1,6 @@
 //! Each command: what is asked of the daemon, and what is done with the answer.
 
+mod letters;
 pub(crate) mod moving;
 mod pairing;
 mod seizing;
@@ -47,6 +48,8 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Confirm { session, all } => hand.ask(Command::Confirm { session: session.filter(|_| !all) }),
         Verb::Claim { session } => hand.ask(Command::Claim { session }),
         Verb::Cancel { handoff } => hand.ask(Command::Cancel { handoff }),
+        Verb::Tell(tell) => letters::tell(&hand, tell),
+        Verb::Inbox(inbox) => letters::inbox(&hand, inbox),
         Verb::Devices { action: Some(DeviceAction::Leave { yes }) } => hand.leave(yes, &places.socket),
         Verb::Devices { action } => hand.ask(device_command(action)),
         Verb::Policy { device: None, .. } => hand.ask(Command::Devices),
@@ -73,7 +76,7 @@ pub(crate) struct Hand<'a> {
 
 impl Hand<'_> {
     /// Asks, and shows the answer.
-    fn ask(&self, command: Command) -> Result<u8, Failure> {
+    pub(crate) fn ask(&self, command: Command) -> Result<u8, Failure> {
         let answer = self.client.ask(command)?;
         self.show(answer, FEW);
         Ok(exit::OK)

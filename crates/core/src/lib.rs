@@ -28,6 +28,7 @@ pub mod chain;
 pub mod custodian;
 pub mod destination;
 pub mod electorate;
+pub mod ledger;
 pub mod limits;
 pub mod now;
 pub mod output;

@@ -97,3 +97,52 @@ pub const ASK_PAUSE_FIRST: Duration = Duration::from_secs(10);
 pub const ASK_PAUSE_LONGEST: Duration = Duration::from_secs(15 * 60);
 /// Longest standing yes to what needs a person: a working day.
 pub const ACCEPT_LONGEST: Duration = Duration::from_secs(8 * 60 * 60);
+
+/// Letters to one peer that have not ended, and bytes of their words. A week of one every minute fits.
+pub const OUTBOX_LETTERS: usize = 10_000;
+/// See [`OUTBOX_LETTERS`].
+pub const OUTBOX_BYTES: u64 = 256 << 20;
+/// Letters of one peer that nobody has dealt with, and bytes of their words: a peer fills no more of the disk.
+pub const INBOX_LETTERS: usize = 10_000;
+/// See [`INBOX_LETTERS`].
+pub const INBOX_BYTES: u64 = 64 << 20;
+/// Letters of all peers and both directions: their words are files of one directory.
+pub const LETTERS: usize = 50_000;
+/// Letters of one stream that have ended and can still be read.
+pub const LETTER_HISTORY: usize = 500;
+/// Lives of one peer's outbox that are told apart. Each is a restored home; an honest device has a few.
+pub const LETTER_STREAMS: usize = 8;
+
+/// How long a letter lives that says nothing else, and at most.
+pub const LETTER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Letters and bytes of words in one frame. One frame of each stream is under way at a time, so that what matters more
+/// waits for at most one.
+pub const POST_LETTERS: usize = 512;
+/// See [`POST_LETTERS`].
+pub const POST_BYTES: u64 = 512 << 10;
+
+/// Records of letters in one batch, where each may be durable without the others.
+pub const LETTER_RECORDS: usize = 1_024;
+
+/// First and longest wait for an answer to letters. On a link that stands an answer takes a flush of the disk.
+pub const LETTER_ANSWER: Duration = Duration::from_secs(10);
+/// See [`LETTER_ANSWER`].
+pub const LETTER_ANSWER_LONGEST: Duration = Duration::from_secs(2 * 60);
+/// Pause before a receiver that had no room is asked again. It also says so itself when it has room.
+pub const LETTER_ROOM_AGAIN: Duration = Duration::from_secs(60);
+/// First and longest pause between two sayings of a final receipt that the sender does not yet hold.
+pub const RECEIPT_AGAIN: Duration = Duration::from_secs(10);
+/// See [`RECEIPT_AGAIN`].
+pub const RECEIPT_LONGEST: Duration = Duration::from_secs(5 * 60);
+
+/// Times that the reading of a letter may fail. Then it is put aside, and the others go on.
+pub const LETTER_ATTEMPTS: u32 = 3;
+
+/// Longest conversation, in replies, and replies of this device in one: two agents that answer each other come to an end.
+pub const CONVERSATION_HOPS: u32 = 32;
+/// See [`CONVERSATION_HOPS`].
+pub const CONVERSATION_REPLIES: usize = 16;
+
+/// Gaps that are remembered for the operator.
+pub const LETTER_GAPS: usize = 64;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use cede_core::authority::Permission;
 use cede_core::custodian::Custodian;
+use cede_core::ledger::Ledger;
 use cede_core::output::{Event, Output};
 use cede_store::journal::{CommitError, Journal};
 use cede_wire::id::{ApprovalId, DeviceId, SessionId};
@@ -44,6 +45,9 @@ pub(crate) enum Input {
 pub(crate) struct Actor {
     pub(crate) context: Context,
     pub(crate) custodian: Custodian,
+    pub(crate) ledger: Ledger,
+    /// Who waits until a letter is somewhere.
+    pub(crate) watches: crate::letters::Watches,
     pub(crate) journal: Journal,
     pub(crate) read_only: bool,
     pub(crate) name: String,
@@ -87,19 +91,19 @@ impl Actor {
         self.raise_missing_fences();
         self.check_staged();
         self.forget_old_arrivals();
+        self.begin_letters();
+        self.drain().await?;
         loop {
-            let due = self
-                .custodian
-                .poll_timeout()
-                .map(|(at, _)| at)
-                .into_iter()
-                .chain(self.authorities.poll_timeout())
-                .min();
+            let custody = self.custodian.poll_timeout().map(|(at, _)| at);
+            let others = self.authorities.poll_timeout().into_iter().chain(self.ledger.poll_timeout());
+            let due = custody.into_iter().chain(others).min();
             let due = due.map(|at| self.context.clock.instant(at));
             let input = tokio::select! {
                 input = inputs.recv() => input,
                 () = sleep_until(due) => {
-                    self.custodian.handle_timeout(self.context.clock.now());
+                    let now = self.context.clock.now();
+                    self.custodian.handle_timeout(now);
+                    self.ledger.handle_timeout(now);
                     self.authorities_timeout();
                     self.drain().await?;
                     continue;
@@ -150,6 +154,11 @@ impl Actor {
             }
             PeerMessage::SessionsQuery => self.answer_listing(asker),
             PeerMessage::Sessions(listed) => self.handle_listing(from, listed),
+            PeerMessage::Letters(letters) => self.letters_came(asker, letters),
+            PeerMessage::LetterReceipts(said) => {
+                self.ledger.handle_receipts(from, &said, self.context.clock.now());
+            }
+            PeerMessage::ReceiptsHeld(held) => self.ledger.handle_held(from, &held, self.context.clock.now()),
             message @ (PeerMessage::Offer { .. }
             | PeerMessage::Accept(_)
             | PeerMessage::Refuse { .. }
@@ -209,6 +218,7 @@ impl Actor {
             }
             self.commit_pending().await?;
         }
+        self.drain_letters().await?;
         while let Some(step) = self.drain_pairing() {
             if let PairStep::Persist(batch) = step {
                 self.commit(batch).await?;
@@ -228,7 +238,7 @@ impl Actor {
     }
 
     /// With each record of custody the store is marked; outside of it that is noted once the batch is durable.
-    async fn commit(&mut self, mut batch: Vec<Record>) -> Result<(), LoopError> {
+    pub(crate) async fn commit(&mut self, mut batch: Vec<Record>) -> Result<(), LoopError> {
         let mark = self.mark.filter(|_| batch.iter().any(decides)).and_then(|mark| self.witness.next(Some(mark)));
         batch.extend(mark.map(Mark::record));
         self.make_durable(batch).await?;
@@ -275,9 +285,15 @@ impl Actor {
             Event::StillOwner { session, handoff, refusal, detail } => {
                 self.leaving_over(session, handoff, refusal, detail);
             }
-            Event::Retired { session, handoff } => self.leaving_retired(session, handoff),
+            Event::Retired { session, handoff } => {
+                self.leaving_retired(session, handoff);
+                self.pass_letters_on();
+            }
             Event::Resend(accept) => self.resend(*accept),
-            Event::Seized { session, by, token, head } => self.seized(session, by, token, head),
+            Event::Seized { session, by, token, head } => {
+                self.seized(session, by, token, head);
+                self.pass_letters_on();
+            }
             Event::OfferLost { session, handoff } => self.leaving_over(
                 session,
                 handoff,
@@ -295,6 +311,7 @@ impl Actor {
             Event::Doubted(why) => {
                 tracing::error!(why = crate::doubts::in_words(why), "this device acts for no session");
                 self.hold_still();
+                self.doubt_letters();
             }
             Event::Confirmed { .. } => self.confirmed(),
             Event::PeerFault { device, what } => {

@@ -56,6 +56,17 @@ impl Actor {
             Command::Decide { approval, yes } => replies.settle(self.decide_approval(&approval, yes)),
             Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
             Command::Stop => self.stop(&replies),
+            Command::Tell(request) => self.ask_tell(request, replies),
+            Command::Inbox { sent, all } => self.ask_inbox(sent, all, replies),
+            Command::Letter { id } => self.ask_letter(&id, replies),
+            Command::MarkLetter { id, acted } => {
+                let marked = self.mark_letter(&id, acted);
+                self.settle_durable(marked, replies);
+            }
+            Command::ReleaseLetters { device } => {
+                let released = self.release_letters(&device);
+                self.settle_durable(released, replies);
+            }
         }
     }
 
@@ -304,7 +315,7 @@ impl Actor {
         away.map_or(failed, |session| self.elsewhere(session))
     }
 
-    fn known(&self, text: Option<&str>, directory: &str) -> Option<SessionId> {
+    pub(crate) fn known(&self, text: Option<&str>, directory: &str) -> Option<SessionId> {
         let fits = |placed: &&cede_wire::record::PlacedSession| match text {
             Some(text) => {
                 !text.is_empty()
@@ -477,6 +488,8 @@ fn changes(command: &Command) -> bool {
         | Command::Devices
         | Command::Doctor
         | Command::Approvals
+        | Command::Inbox { .. }
+        | Command::Letter { .. }
         | Command::Stop => false,
         Command::Pair { .. }
         | Command::PairWith { .. }
@@ -493,7 +506,10 @@ fn changes(command: &Command) -> bool {
         | Command::Claim { .. }
         | Command::Cancel { .. }
         | Command::Decide { .. }
-        | Command::Adopt { .. } => true,
+        | Command::Adopt { .. }
+        | Command::Tell(_)
+        | Command::MarkLetter { .. }
+        | Command::ReleaseLetters { .. } => true,
     }
 }
 

@@ -18,7 +18,8 @@ enum Latest {
 
 /// Keeps every custody and membership record, the last word on places, policies and addresses, and of each session's
 /// attempts what came after its last custody record: the rest was decided by that.
-pub(crate) fn compact(records: &[Record]) -> Vec<Record> {
+/// Letters are kept as the ledger of device `me` says them in few records.
+pub(crate) fn compact(me: DeviceId, records: &[Record]) -> Vec<Record> {
     let mut decided: BTreeMap<SessionId, usize> = BTreeMap::new();
     for (index, record) in records.iter().enumerate() {
         if let Some(session) = custody(record) {
@@ -29,6 +30,7 @@ pub(crate) fn compact(records: &[Record]) -> Vec<Record> {
     let mut kept: Vec<Record> = Vec::new();
     for (index, record) in records.iter().enumerate().rev() {
         let keep = match (latest(record), attempt(record)) {
+            _ if matches!(record, Record::Letter(_)) => false,
             (Some(latest), _) => seen.insert(latest),
             (None, Some(session)) => decided.get(&session).is_none_or(|decided| index > *decided),
             (None, None) => true,
@@ -38,6 +40,7 @@ pub(crate) fn compact(records: &[Record]) -> Vec<Record> {
         }
     }
     kept.reverse();
+    kept.extend(cede_core::ledger::compact(me, records));
     kept
 }
 
@@ -68,7 +71,8 @@ fn latest(record: &Record) -> Option<Latest> {
         | Record::Doubted { .. }
         | Record::Confirmed { .. }
         | Record::Member(_)
-        | Record::PeerDropped { .. } => None,
+        | Record::PeerDropped { .. }
+        | Record::Letter(_) => None,
     }
 }
 
@@ -93,7 +97,8 @@ fn attempt(record: &Record) -> Option<SessionId> {
         | Record::Doubted { .. }
         | Record::Confirmed { .. }
         | Record::SeizedSeen { .. }
-        | Record::Marked { .. } => None,
+        | Record::Marked { .. }
+        | Record::Letter(_) => None,
     }
 }
 
@@ -103,13 +108,15 @@ mod tests {
 
     use super::*;
 
+    const ME: DeviceId = DeviceId::new([9; 32]);
+
     #[test]
     fn last_word_on_a_policy_is_kept_in_its_place() {
         let device = DeviceId::new([1; 32]);
         let set = |policy| Record::PolicySet { device, policy };
         let dropped = Record::PeerDropped { device: DeviceId::new([2; 32]) };
         let records = [set(PeerPolicy::Ask), dropped.clone(), set(PeerPolicy::Yes)];
-        assert_eq!(compact(&records), vec![dropped, set(PeerPolicy::Yes)]);
+        assert_eq!(compact(ME, &records), vec![dropped, set(PeerPolicy::Yes)]);
     }
 
     /// Shows: J-8, H-31
@@ -133,13 +140,13 @@ mod tests {
             mark(2),
         ];
         let kept = [doubted, seen(true), voted(2), Record::Confirmed { session: None }, mark(2)];
-        assert_eq!(compact(&records), kept);
+        assert_eq!(compact(ME, &records), kept);
     }
 
     #[test]
     fn attempt_without_a_later_decision_is_kept() {
         let (session, handoff) = (SessionId::new([3; 16]), cede_wire::id::HandoffId::new([4; 16]));
         let records = [Record::Discarded { session, handoff }];
-        assert_eq!(compact(&records), records);
+        assert_eq!(compact(ME, &records), records);
     }
 }

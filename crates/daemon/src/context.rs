@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) local: Arc<LocalDevice>,
     pub(crate) home: Home,
     pub(crate) objects: Objects,
+    /// The words of letters.
+    pub(crate) letters: Objects,
     pub(crate) endpoint: Endpoint,
     pub(crate) adapters: Vec<Box<dyn Adapter>>,
     pub(crate) surroundings: Surroundings,

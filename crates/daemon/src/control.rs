@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use cede_wire::control::{Answer, Command, Failure, Reply, ReplyBody, Request, SCHEMA, exit};
+use cede_wire::control::{Answer, Command, Failure, Reply, ReplyBody, Request, SCHEMA, TellUntil, exit};
 use cede_wire::limits::CONTROL_LINE_BYTES;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
@@ -147,6 +147,9 @@ async fn answer(context: &Context, client: UnixStream, seat: OwnedSemaphorePermi
 
 /// Whether the answer may take as long as a person or a peer does.
 fn waits(command: &Command) -> bool {
+    if let Command::Tell(request) = command {
+        return request.until != TellUntil::Queued && request.wait_ms.is_none();
+    }
     matches!(
         command,
         Command::To(_) | Command::Take { .. } | Command::Seize { .. } | Command::Pair { .. } | Command::PairWith { .. }

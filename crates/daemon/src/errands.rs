@@ -21,6 +21,8 @@ pub(crate) enum Errand {
     List,
     /// Keep a listing.
     KeepListing,
+    /// Keep the words of letters.
+    KeepLetters,
 }
 
 impl Errand {
@@ -28,7 +30,7 @@ impl Errand {
         match self {
             Self::LookAtOffer => limits::LOOKS_PER_PEER,
             Self::FindSession => limits::APPROVALS_PER_PEER,
-            Self::CountSession | Self::List | Self::KeepListing => 1,
+            Self::CountSession | Self::List | Self::KeepListing | Self::KeepLetters => 1,
         }
     }
 }

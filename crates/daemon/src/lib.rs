@@ -27,6 +27,7 @@ mod doubts;
 mod errands;
 mod hands;
 mod leaving;
+mod letters;
 mod limits;
 mod listings;
 mod moves;

@@ -131,5 +131,14 @@ pub(crate) const STAGE_PAUSE: Duration = Duration::from_millis(20);
 /// Pause between two looks for arrivals that nobody needs any more.
 pub(crate) const FORGET: Duration = Duration::from_secs(60 * 60);
 
+/// How long a peer is dialled often because of a letter. Later it is found with the next ordinary look.
+pub(crate) const LETTER_URGENT: Duration = Duration::from_secs(60 * 60);
+/// Letters that one answer lists; their first lines stay far below a line of the control socket.
+pub(crate) const LETTERS_LISTED: usize = 1_000;
+/// Space that letters leave to custody, receipts and everything else.
+pub(crate) const LETTERS_FREE_BYTES: u64 = 512 << 20;
+/// Length of the journal from which on no letters are taken: the rest is for custody and receipts. A start shortens it.
+pub(crate) const LETTERS_JOURNAL_BYTES: u64 = 128 << 20;
+
 /// Longest note about where the store stands, and longest line of the system that goes into it.
 pub(crate) const NOTE_BYTES: u64 = 16 << 10;

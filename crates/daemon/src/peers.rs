@@ -339,6 +339,8 @@ impl Actor {
             self.send(device, message);
         }
         self.custodian.link_up(device, self.context.clock.now());
+        self.ledger.link_up(device, self.context.clock.now());
+        self.pass_letters_on();
         self.send(device, PeerMessage::SessionsQuery);
         self.repeat_takes(device);
     }
@@ -352,12 +354,14 @@ impl Actor {
             self.peers.links.remove(&device);
             self.peers.left.insert(device, crate::clock::unix_ms());
             self.custodian.link_down(device);
+            self.ledger.link_down(device);
             self.leaving_link_down(device);
             self.reach(device);
             tracing::info!(peer = %device.short(), "link down");
         } else if used {
             // What was said on the link that ended may be lost: it is said again on the other one.
             self.custodian.link_up(device, self.context.clock.now());
+            self.ledger.link_up(device, self.context.clock.now());
             self.repeat_takes(device);
         }
     }
@@ -411,6 +415,7 @@ impl Actor {
             self.context.endpoint.drop_peer(&link.peer());
         }
         self.end_with_strangers();
+        self.forget_letters_of_strangers();
         self.keep_links();
         let connected: Vec<DeviceId> = self.peers.links.keys().copied().collect();
         for device in connected {
@@ -460,7 +465,10 @@ impl Actor {
         };
         let unsent = self.peers.unsent.get(&device).is_some_and(|messages| !messages.is_empty());
         let arrives = |id| self.custodian.arriving(id).is_some_and(|attempt| attempt.attempt().source == device);
-        unsent || self.takes.waits_for(device) || self.custodian.sessions().any(|(id, s)| waits(s) || arrives(id))
+        unsent
+            || self.letter_waits_for(device)
+            || self.takes.waits_for(device)
+            || self.custodian.sessions().any(|(id, s)| waits(s) || arrives(id))
     }
 }
 
@@ -490,7 +498,10 @@ fn waits(message: &PeerMessage) -> bool {
         | PeerMessage::SeizeAnswer { .. }
         | PeerMessage::CustodyQuery(_)
         | PeerMessage::Custody(_)
-        | PeerMessage::CustodyAnswer(_) => false,
+        | PeerMessage::CustodyAnswer(_)
+        | PeerMessage::Letters(_)
+        | PeerMessage::LetterReceipts(_)
+        | PeerMessage::ReceiptsHeld(_) => false,
     }
 }
 

@@ -8,6 +8,7 @@ use cede_carrier::discovery::{Announcement, Discovery, Scope};
 use cede_carrier::endpoint::{BindError, Endpoint, Incoming};
 use cede_core::chain::ChainError;
 use cede_core::custodian::{Custodian, RestoreError, Trust};
+use cede_core::ledger::Ledger;
 use cede_mesh::membership::{LogError, MembershipLog};
 use cede_seal::device::LocalDevice;
 use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
@@ -160,6 +161,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let mesh = log.as_ref().map(MembershipLog::mesh);
     let mut custodian =
         Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
+    let ledger = Ledger::restore(local.device(), replay.records.iter(), clock.now());
     drop(replay);
     let name = name_of(options, log.as_ref(), &local);
     let peers = known_peers(local.device(), log, facts.dropped, facts.addresses)?;
@@ -168,31 +170,13 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let endpoint = Endpoint::bind(&local, options.listen, peers.door.clone())?;
     let listener = control::listen(&options.socket)?;
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
-    let context = Context::new(Shared {
-        objects: Objects::open(&home)?,
-        scope: scope(options.discovery, &endpoint),
-        question_life: options.question_life.min(limits::APPROVAL),
-        listings: crate::listings::Listings::open(&home),
-        adapters: adapters(&options.surroundings),
-        surroundings: options.surroundings.clone(),
-        state: options.state.clone(),
-        routes: dashmap::DashMap::new(),
-        places: dashmap::DashMap::new(),
-        greeting: tokio::sync::Notify::new(),
-        last_look: crate::sessions::LastLook::default(),
-        stages: std::sync::Mutex::default(),
-        captures: std::sync::Mutex::default(),
-        hands: std::sync::Mutex::default(),
-        local,
-        home,
-        endpoint,
-        clock,
-        inputs,
-    });
+    let context = share(options, (local, home), endpoint, clock, inputs, &ledger)?;
     facts.placed.values().for_each(|placed| context.locate(placed));
     let actor = Actor {
         context: context.clone(),
         custodian,
+        ledger,
+        watches: crate::letters::Watches::default(),
         journal,
         read_only: damaged,
         name,
@@ -215,6 +199,46 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         mark,
     };
     Ok((actor, inbox, listener))
+}
+
+fn share(
+    options: &Options,
+    (local, home): (Arc<LocalDevice>, Home),
+    endpoint: Endpoint,
+    clock: Clock,
+    inputs: mpsc::Sender<Input>,
+    ledger: &Ledger,
+) -> Result<Context, RunError> {
+    Ok(Context::new(Shared {
+        objects: Objects::open(&home)?,
+        letters: open_letters(&home, ledger)?,
+        scope: scope(options.discovery, &endpoint),
+        question_life: options.question_life.min(limits::APPROVAL),
+        listings: crate::listings::Listings::open(&home),
+        adapters: adapters(&options.surroundings),
+        surroundings: options.surroundings.clone(),
+        state: options.state.clone(),
+        routes: dashmap::DashMap::new(),
+        places: dashmap::DashMap::new(),
+        greeting: tokio::sync::Notify::new(),
+        last_look: crate::sessions::LastLook::default(),
+        stages: std::sync::Mutex::default(),
+        captures: std::sync::Mutex::default(),
+        hands: std::sync::Mutex::default(),
+        local,
+        home,
+        endpoint,
+        clock,
+        inputs,
+    }))
+}
+
+/// The words of letters; those that no letter needs any more go.
+fn open_letters(home: &Home, ledger: &Ledger) -> Result<Objects, ObjectError> {
+    let letters = Objects::open_letters(home)?;
+    let removed = letters.retain(&ledger.words())?;
+    tracing::debug!(removed, "the words of old messages are gone");
+    Ok(letters)
 }
 
 fn known_peers(
@@ -247,7 +271,7 @@ fn remember(home: &Home, start_over: bool) -> Result<(Arc<LocalDevice>, Journal,
     // What a damaged journal says is no ground to hand anything on.
     let local = if damaged { local } else { succession::finish(home, &journal, &mut replay, local)? };
     if !damaged && journal.wants_rewrite() {
-        rewrite(&journal, &replay);
+        rewrite(&journal, &replay, local.device());
     }
     Ok((Arc::new(local), journal, replay, damaged))
 }
@@ -302,8 +326,8 @@ fn forget_calls(options: &Options) {
 }
 
 /// Shortens a long journal. One that cannot be shortened now is as good as before.
-fn rewrite(journal: &Journal, replay: &Replay) {
-    let keep = crate::compaction::compact(&replay.records);
+fn rewrite(journal: &Journal, replay: &Replay, me: DeviceId) {
+    let keep = crate::compaction::compact(me, &replay.records);
     let records = keep.len();
     match journal.rewrite(keep, replay.position) {
         Ok(_) => tracing::info!(records, "the journal was shortened"),
@@ -369,7 +393,8 @@ impl Facts {
             | Record::Doubted { .. }
             | Record::Confirmed { .. }
             | Record::SeizedSeen { .. }
-            | Record::Marked { .. } => {}
+            | Record::Marked { .. }
+            | Record::Letter(_) => {}
         }
     }
 }

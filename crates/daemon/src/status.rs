@@ -24,6 +24,8 @@ impl Actor {
             format!("cede claim {}", id.short())
         } else if !approvals.is_empty() {
             "cede approvals".to_owned()
+        } else if self.unread_letters() > 0 {
+            "cede inbox".to_owned()
         } else if peers.is_empty() {
             "cede pair".to_owned()
         } else if peers.iter().all(|peer| self.peers.refuses_us(peer.id)) {
@@ -46,6 +48,7 @@ impl Actor {
             moves,
             approvals,
             next,
+            letters: self.unread_letters(),
         }
     }
 

@@ -107,7 +107,11 @@ pub(crate) fn finish(
 fn of_the_mesh(record: &Record) -> bool {
     matches!(
         record,
-        Record::Member(_) | Record::PeerDropped { .. } | Record::PolicySet { .. } | Record::AddressSeen { .. }
+        Record::Member(_)
+            | Record::PeerDropped { .. }
+            | Record::PolicySet { .. }
+            | Record::AddressSeen { .. }
+            | Record::Letter(_)
     )
 }
 

@@ -120,7 +120,7 @@ impl Home {
         let lock = take_lock(dir)?;
         settle_schema(dir)?;
         let root = File::open(dir).map_err(while_doing("open the directory")).map_err(fault)?;
-        for name in [SECRETS, STAGES, OBJECTS] {
+        for name in [SECRETS, STAGES, OBJECTS, LETTERS] {
             disk::make_dir(&dir.join(name)).map_err(fault)?;
             // A run that was killed may have left a name that is not durable yet.
             disk::sync_dir(&dir.join(name)).map_err(fault)?;
@@ -312,6 +312,7 @@ const INCARNATION: &str = "incarnation";
 pub(crate) const SECRETS: &str = "secrets";
 pub(crate) const STAGES: &str = "stages";
 pub(crate) const OBJECTS: &str = "objects";
+pub(crate) const LETTERS: &str = "letters";
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cede_wire::id::Hash;
 
 use crate::disk::{self, DiskFault, NEW, while_doing};
-use crate::home::{Claim, Home, OBJECTS};
+use crate::home::{Claim, Home, LETTERS, OBJECTS};
 use crate::limits::{self, OBJECT_BYTES};
 
 /// Why an object was not stored or read. Those that are there are there still.
@@ -61,8 +61,20 @@ impl Objects {
     /// # Errors
     /// [`ObjectError`]; nothing else was changed.
     pub fn open(home: &Home) -> Result<Self, ObjectError> {
-        let claim = home.claim("objects".to_owned()).ok_or(ObjectError::AlreadyOpen)?;
-        let dir = home.path(OBJECTS);
+        Self::open_in(home, OBJECTS)
+    }
+
+    /// The same for the words of letters, which are kept apart: who collects the one kind does not know of the other.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; nothing else was changed.
+    pub fn open_letters(home: &Home) -> Result<Self, ObjectError> {
+        Self::open_in(home, LETTERS)
+    }
+
+    fn open_in(home: &Home, name: &str) -> Result<Self, ObjectError> {
+        let claim = home.claim(name.to_owned()).ok_or(ObjectError::AlreadyOpen)?;
+        let dir = home.path(name);
         let mut count = 0;
         for path in disk::list(&dir, 2 * limits::OBJECTS)? {
             if path.to_string_lossy().ends_with(NEW) {
@@ -166,7 +178,11 @@ impl Objects {
         Ok(removed)
     }
 
-    fn remove(&self, hash: &Hash) -> Result<(), ObjectError> {
+    /// Removes an object, unless it is not there. It may be there again after the power failed.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; it is there still.
+    pub fn remove(&self, hash: &Hash) -> Result<(), ObjectError> {
         if self.contains(hash) {
             disk::remove_file(&self.file(hash))?;
             self.count.fetch_sub(1, Ordering::Relaxed);

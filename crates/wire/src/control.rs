@@ -144,6 +144,71 @@ pub enum Command {
     },
     /// Stops the daemon when no move is between its decision and its end.
     Stop,
+    /// Tells a peer something. Answered once it is durable here, and later if it is waited for.
+    Tell(TellRequest),
+    /// The letters that came, or those that were told.
+    Inbox {
+        /// Those that were told.
+        sent: bool,
+        /// Also those that ended.
+        all: bool,
+    },
+    /// One letter with its words; one that came is *shown* by it.
+    Letter {
+        /// The letter, as a prefix of its id.
+        id: String,
+    },
+    /// Says that a letter was dealt with.
+    MarkLetter {
+        /// The letter, as a prefix of its id.
+        id: String,
+        /// True: it was acted on. False: it is not wanted.
+        acted: bool,
+    },
+    /// Takes the letters of a peer again that were kept out.
+    ReleaseLetters {
+        /// The device.
+        device: String,
+    },
+}
+
+/// What a person or an agent tells a peer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TellRequest {
+    /// To which device; empty for a reply.
+    pub device: String,
+    /// For which session there.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// The letter that is answered, as a prefix of its id.
+    #[serde(default)]
+    pub reply: Option<String>,
+    /// The words.
+    pub text: String,
+    /// How long it may be shown or acted on, seconds; none means a week.
+    #[serde(default)]
+    pub expires_in_s: Option<u64>,
+    /// What is waited for.
+    #[serde(default)]
+    pub until: TellUntil,
+    /// How long, milliseconds; none means as long as it takes.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
+}
+
+/// How far a letter must be before the answer is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TellUntil {
+    /// Durable here.
+    #[default]
+    Queued,
+    /// Durable there.
+    Received,
+    /// Its words were given to a person or an agent.
+    Shown,
+    /// It ended.
+    Ended,
 }
 
 /// A move, as a person asks for it.
@@ -433,6 +498,40 @@ pub struct StatusReport {
     pub approvals: Vec<ApprovalSummary>,
     /// The next useful command.
     pub next: String,
+    /// Letters that nobody has read yet.
+    #[serde(default)]
+    pub letters: u64,
+}
+
+/// A letter in lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterSummary {
+    /// Its id, as people type it.
+    pub id: String,
+    /// Who told it.
+    pub from: String,
+    /// To which device.
+    pub to: String,
+    /// Who passed it on, where it went with its session.
+    pub by: Option<String>,
+    /// For which session.
+    pub session: Option<SessionId>,
+    /// That session's title, where it is known here.
+    pub title: String,
+    /// `queued`, `received`, `shown`, `acted`, `refused`, `expired`, `quarantined` or `duplicate`.
+    pub state: String,
+    /// The same with what a person would want to know: "queued: server is away".
+    pub standing: String,
+    /// When it was told, milliseconds since 1970, as its teller says.
+    pub told_unix_ms: u64,
+    /// Bytes of its words.
+    pub bytes: u64,
+    /// How its words begin, one line; from a peer, data and no instruction.
+    pub begins: String,
+    /// The letter that it answers.
+    pub in_reply_to: Option<String>,
+    /// Replies before it in its conversation.
+    pub hops: u32,
 }
 
 /// What a forced take-over would mean: shown before it happens.
@@ -574,6 +673,24 @@ pub enum Answer {
     },
     /// A directory is a session now.
     Adopted(Box<SessionSummary>),
+    /// What became of a letter that was told.
+    Told(Box<LetterSummary>),
+    /// Letters.
+    Inbox {
+        /// The letters, newest first.
+        letters: Vec<LetterSummary>,
+        /// Letters that fit and are not listed.
+        more: u64,
+        /// What a person should know: peers that are kept out, letters that were lost.
+        notes: Vec<String>,
+    },
+    /// One letter.
+    Letter {
+        /// What it is.
+        letter: Box<LetterSummary>,
+        /// Its words; from a peer, data and no instruction.
+        text: String,
+    },
     /// Done, in one sentence.
     Said {
         /// The sentence.

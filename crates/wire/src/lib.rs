@@ -18,6 +18,7 @@ pub mod custody;
 pub mod frame;
 pub mod handoff;
 pub mod id;
+pub mod letter;
 pub mod limits;
 pub mod member;
 pub mod message;

@@ -51,6 +51,15 @@ pub const ROUNDS: u32 = 64;
 /// Most sessions in one listing.
 pub const LISTED_SESSIONS: usize = 1_000;
 
+/// Longest words of one letter. What is longer is a file.
+pub const LETTER_BYTES: usize = 256 << 10;
+/// Most letters, and rows of places, in one frame.
+pub const LETTERS_PER_FRAME: usize = 1_024;
+/// Most receipts in one frame: they are a few bytes each.
+pub const RECEIPTS_PER_FRAME: usize = 4_096;
+/// Most places beyond the first gap of a stream that a receiver remembers.
+pub const LETTERS_AHEAD: u64 = 1_024;
+
 /// Longest line on the local control socket.
 pub const CONTROL_LINE_BYTES: usize = 4 << 20;
 

@@ -7,6 +7,7 @@ use crate::custody::{Custody, FencingToken, SeizeVote};
 use crate::frame::Header;
 use crate::handoff::{Accept, Activated, CommitAck, Manifest, Offer};
 use crate::id::{DeviceId, HandoffId, Hash, MeshId, SessionId};
+use crate::letter::{LetterReceipts, Letters, ReceiptsHeld};
 use crate::limits;
 use crate::member::MemberEntry;
 use crate::refusal::Refusal;
@@ -227,6 +228,12 @@ pub enum PeerMessage {
     Custody(Vec<Signed<Custody>>),
     /// 24: of the sessions of a `CustodyQuery`, in its order, those of which no more is known here and no attempt of the asker.
     CustodyAnswer(Vec<KnownCustody>),
+    /// 25: letters, or the question how far the other side is.
+    Letters(Letters),
+    /// 26: what is durable here of the other side's letters, and what became of them.
+    LetterReceipts(LetterReceipts),
+    /// 27: final receipts that are durable here.
+    ReceiptsHeld(ReceiptsHeld),
 }
 
 impl PeerMessage {
@@ -258,6 +265,9 @@ impl PeerMessage {
             Self::CustodyQuery(_) => 22,
             Self::Custody(_) => 23,
             Self::CustodyAnswer(_) => 24,
+            Self::Letters(_) => 25,
+            Self::LetterReceipts(_) => 26,
+            Self::ReceiptsHeld(_) => 27,
         }
     }
 
@@ -281,7 +291,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 24 {
+        if header.kind > 27 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

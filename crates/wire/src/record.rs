@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::{DecodeError, Signed, decode, encode};
 use crate::custody::{Custody, FencingToken, Head};
 use crate::id::{DeviceId, HandoffId, Hash, SessionId};
+use crate::letter::LetterRecord;
 use crate::member::MemberEntry;
 use crate::session::SessionKey;
 
@@ -180,6 +181,8 @@ pub enum Record {
         /// Random: tells two continuations of one store apart.
         nonce: [u8; 16],
     },
+    /// 20: something of letters.
+    Letter(Box<LetterRecord>),
 }
 
 impl Record {
@@ -206,6 +209,7 @@ impl Record {
             Self::Confirmed { .. } => 17,
             Self::SeizedSeen { .. } => 18,
             Self::Marked { .. } => 19,
+            Self::Letter(_) => 20,
         }
     }
 

@@ -78,7 +78,7 @@ fn is_id(word: &str) -> bool {
     let digits =
         |number: &str| !number.is_empty() && number.len() <= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
     word.split_once('-').is_some_and(|(section, number)| {
-        matches!(section, "H" | "P" | "T" | "S" | "J" | "C" | "A" | "R" | "L" | "U") && digits(number)
+        matches!(section, "H" | "P" | "T" | "S" | "J" | "C" | "A" | "R" | "L" | "U" | "M") && digits(number)
     })
 }
 

@@ -157,7 +157,8 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "frame" | "peer-message" => wire("frame"),
         "pair-message" => pairing(),
-        "record" => wire("Record"),
+        // A record of letters is its number and the rest.
+        "record" => [wire("Record"), numbered(20, wire("LetterRecord"))].concat(),
         "custody" => wire("Custody"),
         "handoff" => (0..)
             .zip(["Offer", "Accept", "Manifest", "CommitAck", "Activated"])

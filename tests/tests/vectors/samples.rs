@@ -8,6 +8,10 @@ use cede_wire::handoff::{
     Accept, Activated, CommitAck, Disposition, InventoryItem, Manifest, Offer, RepositoryIdentity, Scope, Workspace,
 };
 use cede_wire::id::{ChunkId, DeviceId, DeviceKey, HandoffId, Hash, Incarnation, MeshId};
+use cede_wire::letter::{
+    GoneWhy, KeptLetter, Letter, LetterFacts, LetterId, LetterItem, LetterReceipt, LetterReceipts, LetterRecord,
+    LetterRoom, LetterState, Letters, PostedLetter, ReceiptsHeld,
+};
 use cede_wire::member::{Capability, Member, MemberChange, MemberEntry};
 use cede_wire::message::{HandoffStatus, Hello, KnownCustody, ListedSession, NeedOf, PeerMessage};
 use cede_wire::path::RelPath;
@@ -25,6 +29,14 @@ pub(super) fn all() -> Vec<Vector> {
     all.extend(signed_types());
     all.extend(records().iter().map(|record| named(&format!("record {}", record.kind()), "J-1", "Record", record)));
     all.extend(messages().iter().map(message));
+    let of_letters = letter_records();
+    all.extend(
+        of_letters
+            .iter()
+            .enumerate()
+            .map(|(n, record)| named(&format!("record of letters {n}"), "M-3", "LetterRecord", record)),
+    );
+    all.push(named("letter", "M-2", "Letter", &letter()));
     all.extend(refused_numbers());
     all.extend(refused_encodings());
     all.extend(refused_paths());
@@ -366,6 +378,7 @@ pub(super) fn records() -> Vec<Record> {
         Record::Confirmed { session: Some(session) },
         Record::SeizedSeen { session, token: token(), kept: true },
         Record::Marked { count: 300, nonce: [0x5a; 16] },
+        Record::Letter(Box::new(LetterRecord::Kept(Box::new(kept_letter())))),
     ]
 }
 
@@ -408,6 +421,72 @@ pub(super) fn messages() -> Vec<PeerMessage> {
         PeerMessage::CustodyQuery(vec![known()]),
         PeerMessage::Custody(vec![signed(&genesis())]),
         PeerMessage::CustodyAnswer(vec![known()]),
+        PeerMessage::Letters(letters()),
+        PeerMessage::LetterReceipts(LetterReceipts {
+            incarnation: life(),
+            answers: 300,
+            through: 7,
+            room: LetterRoom::Open { letters: 9_993, bytes: 67_000_000 },
+            receipts: vec![
+                LetterReceipt { seq: 5, state: LetterState::Refused(Refusal::Declined) },
+                LetterReceipt { seq: 9, state: LetterState::Received },
+            ],
+        }),
+        PeerMessage::ReceiptsHeld(ReceiptsHeld { incarnation: life(), seqs: vec![5] }),
+    ]
+}
+
+fn life() -> Incarnation {
+    Incarnation::new([0x11; 16])
+}
+
+fn letter() -> Letter {
+    Letter {
+        nonce: [0x5a; 16],
+        session: Some(key().id()),
+        in_reply_to: Some(letter_id(destination(), source(), 2)),
+        conversation: Some(letter_id(source(), destination(), 1)),
+        hops: 2,
+        told_unix_ms: 1_790_000_000_000,
+        text: "the größe is 7".to_owned(),
+    }
+}
+
+fn letter_id(origin: DeviceId, stream: DeviceId, seq: u64) -> LetterId {
+    LetterId { origin, incarnation: life(), stream, seq }
+}
+
+fn letters() -> Letters {
+    let posted = PostedLetter { seq: 8, first: None, expires_in_ms: 604_800_000, letter: letter() };
+    let gone = LetterItem::Gone { from: 9, through: 11, why: GoneWhy::Forgotten };
+    Letters { incarnation: life(), number: 300, items: vec![LetterItem::Posted(Box::new(posted)), gone] }
+}
+
+fn kept_letter() -> KeptLetter {
+    KeptLetter {
+        id: letter_id(source(), destination(), 8),
+        first: Some(letter_id(destination(), source(), 2)),
+        facts: LetterFacts::of(&letter()),
+        expires_in_ms: 604_800_000,
+        at_unix_ms: 1_790_000_000_001,
+        state: Some(LetterState::Shown),
+    }
+}
+
+/// The records of letters that the list of records has not, in the order of their numbers.
+pub(super) fn letter_records() -> Vec<LetterRecord> {
+    let id = letter_id(source(), destination(), 8);
+    vec![
+        LetterRecord::Begun { incarnation: life(), towards: Some(destination()) },
+        LetterRecord::Kept(Box::new(kept_letter())),
+        LetterRecord::Moved { id, state: LetterState::Refused(Refusal::Expired) },
+        LetterRecord::Held { id },
+        LetterRecord::Attempted { id, attempts: 2 },
+        LetterRecord::Gone { from: id, through: 300, why: GoneWhy::Ended },
+        LetterRecord::PassedOn { from: id, to: letter_id(destination(), source(), 2) },
+        LetterRecord::Quarantine { device: destination(), on: true },
+        LetterRecord::Stream { through: id, above: vec![10, 300] },
+        LetterRecord::Forgotten { device: destination() },
     ]
 }
 
@@ -433,7 +512,7 @@ fn refused_numbers() -> Vec<Vector> {
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
         refused("agent of a later version", "A-1", "AgentKind", &[4], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
-        refused("record of a later version", "J-6", "Record", &[20], "the bytes are not a Record"),
+        refused("record of a later version", "J-6", "Record", &[21], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),
     ]
 }
@@ -515,7 +594,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[25, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[28, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -124,6 +124,7 @@ pub(crate) fn status() -> StatusReport {
         moves: vec![moving()],
         approvals: vec![approval()],
         next: "cede allow 7c7c7c7c".into(),
+        letters: 0,
     }
 }
 
@@ -157,5 +158,23 @@ pub(crate) fn report() -> MoveReport {
         resume: "cd /home/ada/project && claude --resume 5d1c".into(),
         timeline: vec![progress(Phase::Offered), progress(Phase::Committed)],
         notes: vec!["the branch main was kept".into()],
+    }
+}
+
+pub(crate) fn letter() -> cede_wire::control::LetterSummary {
+    cede_wire::control::LetterSummary {
+        id: "3fa2c1d9".into(),
+        from: "server".into(),
+        to: "laptop".into(),
+        by: None,
+        session: Some(SessionId::new([0xa1; 16])),
+        title: "Fix the login".into(),
+        state: "received".into(),
+        standing: "received".into(),
+        told_unix_ms: NOW - 300_000,
+        bytes: 27,
+        begins: "the artifact is ready".into(),
+        in_reply_to: None,
+        hops: 0,
     }
 }

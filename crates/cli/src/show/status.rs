@@ -11,6 +11,11 @@ use crate::units;
 pub(crate) fn page(status: &StatusReport) -> Page {
     let mut page = head(status);
     section(&mut page, "Waiting for your answer", status.approvals.iter().map(approvals::line).collect(), &[1]);
+    if status.letters > 0 {
+        page.gap();
+        let unread = units::count(status.letters, "message", "messages");
+        page.line([strong("Unread: "), plain(unread), faint("  cede inbox")]);
+    }
     section(&mut page, "Moves", status.moves.iter().map(moves::row).collect(), &[1, 4]);
     let listed = status.sessions.iter().take(STATUS_SESSIONS).map(sessions::row).collect();
     section(&mut page, "Sessions", listed, &[1, 3]);

@@ -58,7 +58,10 @@ impl Custodian {
             | PeerMessage::Take { .. }
             | PeerMessage::TakeAnswer { .. }
             | PeerMessage::SessionsQuery
-            | PeerMessage::Sessions(_) => {}
+            | PeerMessage::Sessions(_)
+            | PeerMessage::Letters(_)
+            | PeerMessage::LetterReceipts(_)
+            | PeerMessage::ReceiptsHeld(_) => {}
         }
     }
 

@@ -151,7 +151,8 @@ impl Custodian {
             | Record::Member(_)
             | Record::PeerDropped { .. }
             | Record::PolicySet { .. }
-            | Record::AddressSeen { .. } => {}
+            | Record::AddressSeen { .. }
+            | Record::Letter(_) => {}
         }
         Ok(())
     }

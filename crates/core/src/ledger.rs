@@ -1,0 +1,397 @@
+//! What devices tell each other: each letter once, in any weather, and what became of it.
+//!
+//! A sender keeps a letter until its receiver says how it ended. A receiver makes a letter and its place known in one
+//! durable write, so a repetition finds both or neither. The words are not here: a letter is known by its digest, and
+//! lies beside the journal. Rules: `SPEC.md`, section M.
+//!
+//! ```text
+//! ledger.tell(peer, facts, …, now)?;             // or a frame, a mark, handle_timeout(now)
+//! while let Some(output) = ledger.poll() {        // in order
+//!     match output {
+//!         Persist(batch) => journal.commit(batch)?,   // durable before anything below
+//!         Send(peer, message) => links.send(peer, message),
+//!         Post(peer, post) => links.send(peer, with_words(post)),
+//!         Tell(event) => hands.tell(event),
+//!     }
+//! }
+//! ```
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
+use cede_wire::letter::{KeptLetter, LetterFacts, LetterId, LetterRecord, LetterState};
+use cede_wire::record::Record;
+
+use crate::limits;
+use crate::now::Now;
+
+mod incoming;
+mod outgoing;
+pub mod output;
+mod restore;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+pub use incoming::{Arrival, ArrivedItem};
+pub use restore::compact;
+
+use output::{Gap, LedgerEvent, Output};
+use streams::{Incoming, Outgoing, StreamKey};
+use timers::Due;
+
+/// The letters of one device. One input, then drain [`Ledger::poll`].
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    me: DeviceId,
+    /// The life that new letters belong to; none before the first. Towards a peer that knows more of one than this device
+    /// does there is another.
+    incarnation: Option<Incarnation>,
+    towards: BTreeMap<DeviceId, Incarnation>,
+    outs: BTreeMap<StreamKey, Outgoing>,
+    ins: BTreeMap<StreamKey, Incoming>,
+    linked: BTreeSet<DeviceId>,
+    quarantined: BTreeSet<DeviceId>,
+    gaps: VecDeque<Gap>,
+    /// How many letters need each words.
+    words: BTreeMap<Hash, u32>,
+    /// The last frame of each stream that was answered on the links that stand.
+    heard: BTreeMap<StreamKey, u64>,
+    /// Letters of the outbox that are letters of the inbox, passed on.
+    passed: BTreeMap<LetterId, LetterId>,
+    due: BTreeSet<(Duration, Due)>,
+    outputs: VecDeque<Output>,
+    /// The number of the last frame; it does not begin anew with a restart.
+    frames: u64,
+}
+
+/// What a letter is for: what a new one begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heading {
+    /// To which device.
+    pub to: DeviceId,
+    /// The letter that it answers.
+    pub in_reply_to: Option<LetterId>,
+    /// The conversation.
+    pub conversation: Option<LetterId>,
+    /// Replies before it.
+    pub hops: u32,
+}
+
+/// Why a letter was not told. Nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TellError {
+    /// Caller: no life of the outbox was begun.
+    #[error("no outbox was begun")]
+    NotBegun,
+    /// Caller: it is for this device.
+    #[error("it is this device")]
+    ToSelf,
+    /// Caller: the words are too long.
+    #[error("{0} bytes of words; a letter has at most {most}", most = cede_wire::limits::LETTER_BYTES)]
+    TooLong(usize),
+    /// Caller: the letters that wait for this peer are too many.
+    #[error("the outbox is full: {letters} letters, {bytes} bytes wait for that device")]
+    Full {
+        /// How many wait.
+        letters: usize,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Caller: this device keeps as many letters as it can.
+    #[error("this device keeps {} letters already", limits::LETTERS)]
+    TooMany,
+    /// Caller: the letter to answer is not here.
+    #[error("no such letter is in the inbox")]
+    Unknown,
+    /// Caller: the letter to answer went on with its session.
+    #[error("the letter went on with its session")]
+    PassedOn(DeviceId),
+    /// Caller: the conversation is as long as one may be.
+    #[error("the conversation has {0} replies already")]
+    Exhausted(u32),
+}
+
+/// Why a letter was not marked. Nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MarkError {
+    /// Caller: it is not here.
+    #[error("no such letter is in the inbox")]
+    Unknown,
+    /// Caller: it went on to the new owner of its session.
+    #[error("the letter went on with its session")]
+    PassedOn(DeviceId),
+    /// Caller: it ended before.
+    #[error("the letter is {} already", .0.word())]
+    Ended(LetterState),
+}
+
+/// A letter as lists show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// As it is kept; the state is the present one.
+    pub kept: KeptLetter,
+    /// Of the inbox: to whom it went on.
+    pub passed_on: Option<LetterId>,
+    /// How often its reading was begun.
+    pub attempts: u32,
+    /// Of the outbox: its time is over, and whether it arrived before is not known yet.
+    pub overdue: bool,
+}
+
+impl Standing {
+    /// The id that it had first.
+    pub fn first(&self) -> LetterId {
+        self.kept.first.unwrap_or(self.kept.id)
+    }
+}
+
+impl Ledger {
+    /// The next thing to do; none when everything is said.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The life of the outbox; none before [`Ledger::begin`].
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        self.incarnation
+    }
+
+    /// Begins a life of the outbox: the first one, and one more whenever the records may not be the newest; with a peer
+    /// only towards that one. `fresh` is random.
+    pub fn begin(&mut self, fresh: Incarnation, towards: Option<DeviceId>) {
+        self.begun(fresh, towards);
+        self.persist(vec![LetterRecord::Begun { incarnation: fresh, towards }]);
+    }
+
+    fn begun(&mut self, incarnation: Incarnation, towards: Option<DeviceId>) {
+        match towards {
+            Some(peer) => drop(self.towards.insert(peer, incarnation)),
+            None => {
+                self.incarnation = Some(incarnation);
+                self.towards.clear();
+            }
+        }
+    }
+
+    /// The life that a new letter to this peer belongs to.
+    fn life(&self, peer: DeviceId) -> Option<Incarnation> {
+        self.incarnation.map(|common| self.towards.get(&peer).copied().unwrap_or(common))
+    }
+
+    /// Whether this peer's letters are kept out.
+    pub fn is_quarantined(&self, device: DeviceId) -> bool {
+        self.quarantined.contains(&device)
+    }
+
+    /// The operator looked at a peer's letters: they are taken again.
+    pub fn release_quarantine(&mut self, device: DeviceId, now: Now) -> bool {
+        let was = self.quarantined.remove(&device);
+        if was {
+            self.persist(vec![LetterRecord::Quarantine { device, on: false }]);
+            self.say_room(device, now);
+        }
+        was
+    }
+
+    /// Letters that were lost because a device forgot them, oldest first.
+    pub fn gaps(&self) -> impl Iterator<Item = &Gap> {
+        self.gaps.iter()
+    }
+
+    /// Every letter that came, a stream after the other.
+    pub fn inbox(&self) -> impl Iterator<Item = Standing> {
+        self.ins
+            .iter()
+            .flat_map(|(key, stream)| stream.entries.iter().map(|(seq, entry)| entry.standing(self.in_id(*key, *seq))))
+    }
+
+    /// Every letter that was told, a stream after the other.
+    pub fn outbox(&self) -> impl Iterator<Item = Standing> {
+        self.outs
+            .iter()
+            .flat_map(|(key, stream)| stream.entries.iter().map(|(seq, entry)| entry.standing(self.out_id(*key, *seq))))
+    }
+
+    /// One letter of the outbox.
+    pub fn told(&self, id: LetterId) -> Option<Standing> {
+        let stream = self.outs.get(&(id.stream, id.incarnation)).filter(|_| id.origin == self.me)?;
+        stream.entries.get(&id.seq).map(|entry| entry.standing(id))
+    }
+
+    /// One letter of the inbox.
+    pub fn received(&self, id: LetterId) -> Option<Standing> {
+        let stream = self.ins.get(&(id.origin, id.incarnation)).filter(|_| id.stream == self.me)?;
+        stream.entries.get(&id.seq).map(|entry| entry.standing(id))
+    }
+
+    /// Why a peer takes no letters now, as it said itself.
+    pub fn closed(&self, device: DeviceId) -> Option<cede_wire::letter::LetterRoom> {
+        let streams = self.outs.range((device, LOWEST)..=(device, HIGHEST));
+        streams.filter_map(|(_, stream)| stream.closed).next_back()
+    }
+
+    /// Whether a letter waits for this peer that was told after a moment, milliseconds since 1970.
+    pub fn waits_since(&self, peer: DeviceId, unix_ms: u64) -> bool {
+        let streams = self.outs.range((peer, LOWEST)..=(peer, HIGHEST));
+        let mut newest = streams.filter_map(|(_, stream)| stream.entries.values().next_back());
+        newest.any(|letter| letter.kept.state.is_none() && letter.kept.at_unix_ms > unix_ms)
+    }
+
+    /// Every device that letters went to or came from.
+    pub fn peers(&self) -> BTreeSet<DeviceId> {
+        let kept_out = self.quarantined.iter().copied();
+        self.outs.keys().chain(self.ins.keys()).map(|key| key.0).chain(kept_out).collect()
+    }
+
+    /// Whether a place of a peer's stream is known.
+    pub fn knows(&self, peer: DeviceId, incarnation: Incarnation, seq: u64) -> bool {
+        self.ins.get(&(peer, incarnation)).is_some_and(|stream| stream.knows(seq))
+    }
+
+    /// Every digest whose words must be kept.
+    pub fn words(&self) -> BTreeSet<Hash> {
+        self.words.keys().copied().collect()
+    }
+
+    /// The sessions that open letters of the inbox are for.
+    pub fn sessions(&self) -> BTreeSet<SessionId> {
+        let entries = self.ins.values().flat_map(|stream| stream.entries.values());
+        entries.filter(|entry| entry.waits()).filter_map(|entry| entry.kept.facts.session).collect()
+    }
+
+    /// How a reply begins.
+    ///
+    /// # Errors
+    /// [`TellError`]; nothing changed.
+    pub fn reply_to(&self, parent: LetterId) -> Result<Heading, TellError> {
+        let parent = self.received(parent).ok_or(TellError::Unknown)?;
+        if let Some(next) = parent.passed_on {
+            return Err(TellError::PassedOn(next.stream));
+        }
+        let first = parent.first();
+        let conversation = parent.kept.facts.conversation.unwrap_or(first);
+        let hops = parent.kept.facts.hops.saturating_add(1);
+        let mine = self
+            .outbox()
+            .filter(|letter| letter.kept.first.is_none() && letter.kept.facts.conversation == Some(conversation));
+        if hops > limits::CONVERSATION_HOPS || mine.count() >= limits::CONVERSATION_REPLIES {
+            return Err(TellError::Exhausted(hops.saturating_sub(1)));
+        }
+        Ok(Heading { to: first.origin, in_reply_to: Some(first), conversation: Some(conversation), hops })
+    }
+
+    /// Everything about a peer that is no member any more goes.
+    pub fn forget(&mut self, device: DeviceId) {
+        let outs: Vec<StreamKey> = keys(&self.outs, device);
+        let ins: Vec<StreamKey> = keys(&self.ins, device);
+        if outs.is_empty() && ins.is_empty() && !self.quarantined.contains(&device) {
+            return;
+        }
+        self.persist(vec![LetterRecord::Forgotten { device }]);
+        self.drop_peer(device);
+    }
+
+    fn drop_peer(&mut self, device: DeviceId) {
+        self.linked.remove(&device);
+        self.heard.retain(|key, _| key.0 != device);
+        self.quarantined.remove(&device);
+        self.towards.remove(&device);
+        self.gaps.retain(|gap| gap.from.origin != device && gap.from.stream != device);
+        for key in keys(&self.outs, device) {
+            let Some(stream) = self.outs.remove(&key) else { continue };
+            for (seq, entry) in stream.entries {
+                let id = self.out_id(key, seq);
+                if let Some(from) = self.passed.remove(&id)
+                    && let Some(entry) = self.in_entry(from)
+                {
+                    entry.passed_on = None;
+                }
+                self.unneed(entry.kept.facts.digest);
+            }
+        }
+        for key in keys(&self.ins, device) {
+            let Some(stream) = self.ins.remove(&key) else { continue };
+            for (_, entry) in stream.entries {
+                if let Some(next) = entry.passed_on {
+                    self.passed.remove(&next);
+                }
+                self.unneed(entry.kept.facts.digest);
+            }
+        }
+    }
+
+    fn in_entry(&mut self, id: LetterId) -> Option<&mut streams::Got> {
+        self.ins.get_mut(&(id.origin, id.incarnation))?.entries.get_mut(&id.seq)
+    }
+
+    fn in_id(&self, key: StreamKey, seq: u64) -> LetterId {
+        LetterId { origin: key.0, incarnation: key.1, stream: self.me, seq }
+    }
+
+    fn out_id(&self, key: StreamKey, seq: u64) -> LetterId {
+        LetterId { origin: self.me, incarnation: key.1, stream: key.0, seq }
+    }
+
+    fn need(&mut self, digest: Hash) {
+        let count = self.words.entry(digest).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    fn unneed(&mut self, digest: Hash) {
+        let Some(count) = self.words.get_mut(&digest) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.words.remove(&digest);
+            self.tell_event(LedgerEvent::Forget(digest));
+        }
+    }
+
+    fn note_gap(&mut self, gap: Gap) {
+        if self.gaps.len() >= limits::LETTER_GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back(gap);
+    }
+
+    fn letters(&self) -> usize {
+        let outs: usize = self.outs.values().map(|stream| stream.entries.len()).sum();
+        outs + self.ins.values().map(|stream| stream.entries.len()).sum::<usize>()
+    }
+
+    fn persist(&mut self, records: Vec<LetterRecord>) {
+        if !records.is_empty() {
+            let batch = records.into_iter().map(|record| Record::Letter(Box::new(record))).collect();
+            self.outputs.push_back(Output::Persist(batch));
+        }
+    }
+
+    /// The same for records that need not be durable together, in batches that a journal takes.
+    fn persist_all(&mut self, records: Vec<LetterRecord>) {
+        records.chunks(limits::LETTER_RECORDS).for_each(|batch| self.persist(batch.to_vec()));
+    }
+
+    fn tell_event(&mut self, event: LedgerEvent) {
+        self.outputs.push_back(Output::Tell(event));
+    }
+}
+
+/// The facts of a letter with where it goes: what [`Ledger::tell`] takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// To which device.
+    pub to: DeviceId,
+    /// What is known of it. Its words are durable under the digest.
+    pub facts: LetterFacts,
+    /// How long it lives.
+    pub expires: Duration,
+}
+
+fn keys<T>(streams: &BTreeMap<StreamKey, T>, device: DeviceId) -> Vec<StreamKey> {
+    streams.range((device, LOWEST)..=(device, HIGHEST)).map(|(key, _)| *key).collect()
+}
+
+const LOWEST: Incarnation = Incarnation::new([0; 16]);
+const HIGHEST: Incarnation = Incarnation::new([0xff; 16]);

@@ -1,0 +1,265 @@
+//! Letters: from the command to the ledger, from the ledger to the links, and back.
+//!
+//! The ledger decides and knows no words. They lie as objects beside the journal, durable before the record that names
+//! them.
+
+use cede_core::authority::Permission;
+use cede_core::custodian::Standing;
+use cede_core::ledger::output::{LedgerEvent, Output, Post, PostItem};
+use cede_core::ledger::{Arrival, ArrivedItem};
+use cede_wire::authority::Rule;
+use cede_wire::canonical::{decode, encode};
+use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
+use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterItem, Letters, PostedLetter};
+use cede_wire::limits::LETTER_BYTES;
+use cede_wire::member::{Capability, Member};
+use cede_wire::message::PeerMessage;
+
+use crate::actor::{Actor, LoopError};
+use crate::authorities::Asker;
+use crate::clock::random;
+use crate::context::Context;
+use crate::errands::Errand;
+use crate::limits;
+
+mod people;
+mod telling;
+
+pub(crate) use telling::Watches;
+
+impl Actor {
+    /// Does what the ledger wants, in its order.
+    pub(crate) async fn drain_letters(&mut self) -> Result<(), LoopError> {
+        while let Some(output) = self.ledger.poll() {
+            match output {
+                Output::Persist(batch) if !self.read_only => self.commit(batch).await?,
+                Output::Persist(_) => {}
+                Output::Send(to, message) => self.send(to, *message),
+                Output::Post(to, post) => self.post(to, post),
+                Output::Tell(event) => self.letter_event(event),
+            }
+        }
+        Ok(())
+    }
+
+    /// A life of the outbox begins with the first start, and whenever this device may have forgotten what it told.
+    pub(crate) fn begin_letters(&mut self) {
+        let begun = self.ledger.incarnation().is_some();
+        if !begun
+            && !self.read_only
+            && let Ok(fresh) = random()
+        {
+            self.ledger.begin(Incarnation::new(fresh), None);
+        }
+        self.pass_letters_on();
+    }
+
+    /// Nothing is told to a device that is no member any more, and nothing is kept of what it told.
+    pub(crate) fn forget_letters_of_strangers(&mut self) {
+        let strangers: Vec<DeviceId> =
+            self.ledger.peers().into_iter().filter(|one| !self.peers.is_member(*one)).collect();
+        strangers.into_iter().for_each(|stranger| self.ledger.forget(stranger));
+    }
+
+    /// A letter that was told a short time ago is worth looking for the peer often.
+    pub(crate) fn letter_waits_for(&self, device: DeviceId) -> bool {
+        let since = crate::clock::unix_ms().saturating_sub(limits::LETTER_URGENT.as_millis() as u64);
+        self.ledger.waits_since(device, since)
+    }
+
+    /// This device forgot something: what it told since may be among it.
+    pub(crate) fn doubt_letters(&mut self) {
+        if let Ok(fresh) = random() {
+            self.ledger.begin(Incarnation::new(fresh), None);
+        }
+    }
+
+    /// Puts the words to letters, on a thread of its own, and sends them.
+    fn post(&mut self, to: DeviceId, post: Post) {
+        let context = self.context.clone();
+        let (incarnation, origin) = (post.incarnation, context.local.device());
+        tokio::spawn(async move {
+            let loaded = context.block(move |context| with_words(context, &post)).await;
+            let Ok(loaded) = loaded else { return };
+            let sent = move |actor: &mut Actor| match loaded {
+                Ok(letters) => actor.send(to, PeerMessage::Letters(letters)),
+                Err(seq) => {
+                    tracing::error!(peer = %to.short(), seq, "the words of a message cannot be read; it is not sent");
+                    let id = LetterId { origin, incarnation, stream: to, seq };
+                    actor.ledger.words_lost(id, actor.context.clock.now());
+                }
+            };
+            context.tell(sent).await;
+        });
+    }
+
+    fn letter_event(&mut self, event: LedgerEvent) {
+        match event {
+            LedgerEvent::Arrived(id) => {
+                tracing::info!(from = %self.device_name(id.origin), id = id.short(), "a message came");
+                self.pass_letters_on();
+            }
+            LedgerEvent::Moved { id, .. } => self.told_moved(id),
+            LedgerEvent::Forget(digest) => {
+                if let Err(error) = self.context.letters.remove(&digest) {
+                    tracing::debug!(%error, "the words of a message were not removed");
+                }
+            }
+            LedgerEvent::Quarantined(id) => {
+                tracing::error!(peer = %id.origin.short(), "two messages came under one id; no more are taken: cede inbox");
+            }
+            LedgerEvent::Gap(gap) => {
+                let letters = gap.through.saturating_sub(gap.from.seq).saturating_add(1);
+                tracing::error!(from = %gap.from.origin.short(), letters, "messages are lost: a device forgot them");
+            }
+            LedgerEvent::BeginAnew(peer) => {
+                tracing::warn!(peer = %peer.short(), "a peer knows messages of this device that it does not know itself");
+                if let Ok(fresh) = random() {
+                    self.ledger.begin(Incarnation::new(fresh), Some(peer));
+                }
+            }
+            LedgerEvent::PeerFault { device, what } => {
+                tracing::warn!(peer = %device.short(), what, "a peer broke a rule")
+            }
+        }
+    }
+
+    /// A frame of letters: its words become durable first, then the ledger says what of it is new.
+    pub(crate) fn letters_came(&mut self, asker: Asker, letters: Letters) {
+        let from = asker.device;
+        if self.read_only || !self.errands.begin(from, Errand::KeepLetters) {
+            // It is said again.
+            return;
+        }
+        let granted = matches!(self.permission(asker, Capability::Message), Permission::Allowed(_));
+        let wanted = granted && !self.ledger.is_quarantined(from);
+        let open = wanted && self.has_journal_room();
+        let known = |seq| self.ledger.knows(from, letters.incarnation, seq);
+        let mut words = Vec::new();
+        let mut arrival = Arrival { incarnation: letters.incarnation, number: letters.number, items: Vec::new() };
+        for item in letters.items {
+            match item {
+                LetterItem::Gone { from, through, why } => arrival.items.push(ArrivedItem::Gone { from, through, why }),
+                LetterItem::Posted(posted) => {
+                    if posted.letter.text.len() > LETTER_BYTES {
+                        self.errands.end(from, Errand::KeepLetters);
+                        tracing::warn!(peer = %from.short(), "a message over the limit; closing the link");
+                        return self.close_link(from, cede_carrier::closing::CloseReason::Protocol);
+                    }
+                    if open && !known(posted.seq) {
+                        words.push(encode(&posted.letter));
+                    }
+                    arrival.items.push(arrived(&posted));
+                }
+            }
+        }
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let kept = context.block(move |context| keep_words(context, &words)).await;
+            context.tell(move |actor| actor.letters_kept(asker, arrival, open, kept.unwrap_or(false))).await;
+        });
+    }
+
+    fn letters_kept(&mut self, asker: Asker, mut arrival: Arrival, open: bool, space: bool) {
+        let from = asker.device;
+        self.errands.end(from, Errand::KeepLetters);
+        if !self.authorities.stands(asker) {
+            // The link ended meanwhile: nothing of it counts, and it is said again on the next one.
+            return self.ledger.give_up(&arrival);
+        }
+        let space = space && open;
+        if !space {
+            // What is new of it has no words here.
+            let ledger = &self.ledger;
+            let known = |seq| ledger.knows(from, arrival.incarnation, seq);
+            arrival.items.retain(|item| match item {
+                ArrivedItem::Gone { .. } => true,
+                ArrivedItem::Letter { seq, .. } => known(*seq),
+            });
+        }
+        let granted = matches!(self.permission(asker, Capability::Message), Permission::Allowed(_));
+        let mut admitted: Vec<DeviceId> = self.peers.members().iter().map(Member::device).collect();
+        admitted.retain(|device| if *device == from { granted } else { self.may_tell(*device) });
+        let admits = |device| admitted.contains(&device);
+        self.ledger.handle_letters(from, &arrival, &admits, space, self.context.clock.now());
+    }
+
+    /// Letters leave the journal's last part to what matters more.
+    fn has_journal_room(&self) -> bool {
+        self.journal.length_bytes() < limits::LETTERS_JOURNAL_BYTES
+    }
+
+    /// Letters for sessions that are another device's now go on to it.
+    pub(crate) fn pass_letters_on(&mut self) {
+        for session in self.ledger.sessions() {
+            if let Some(owner) = self.letter_owner(session) {
+                self.ledger.pass_on(session, owner, self.context.clock.now());
+            }
+        }
+    }
+
+    fn letter_owner(&self, session: SessionId) -> Option<DeviceId> {
+        let owner = match self.custodian.standing(session)? {
+            Standing::Elsewhere(owner) | Standing::SeizedBy(owner) => owner,
+            Standing::InCharge
+            | Standing::Arriving
+            | Standing::Leaving(_)
+            | Standing::ReleasedTo(_)
+            | Standing::PayloadMissing
+            | Standing::Unconfirmed => return None,
+        };
+        self.may_tell(owner).then_some(owner)
+    }
+
+    /// Whether letters of a device are wanted that come by the hand of another one.
+    fn may_tell(&self, device: DeviceId) -> bool {
+        let member = self.peers.member(device);
+        member.is_some_and(|member| member.capabilities.contains(&Capability::Message))
+            && self.rule(device, Capability::Message) != Some(Rule::Refuse)
+    }
+}
+
+fn arrived(posted: &PostedLetter) -> ArrivedItem {
+    ArrivedItem::Letter {
+        seq: posted.seq,
+        first: posted.first,
+        expires_in_ms: posted.expires_in_ms,
+        facts: Box::new(LetterFacts::of(&posted.letter)),
+    }
+}
+
+/// Makes words durable. False: the disk has no room for them. Blocks.
+fn keep_words(context: &Context, words: &[Vec<u8>]) -> bool {
+    let free = context.home.free_bytes().unwrap_or(0);
+    if free < limits::LETTERS_FREE_BYTES {
+        return false;
+    }
+    words.iter().all(|bytes| match context.letters.put(bytes) {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(%error, "the words of a message were not kept");
+            false
+        }
+    })
+}
+
+/// The frame with its words, or the place of a letter whose words cannot be read. Blocks.
+fn with_words(context: &Context, post: &Post) -> Result<Letters, u64> {
+    let mut items = Vec::with_capacity(post.items.len());
+    for item in &post.items {
+        items.push(match item {
+            PostItem::Gone { from, through, why } => LetterItem::Gone { from: *from, through: *through, why: *why },
+            PostItem::Letter { seq, first, expires_in_ms, digest } => {
+                let letter = words_of(context, digest).ok_or(*seq)?;
+                let (seq, first, expires_in_ms) = (*seq, *first, *expires_in_ms);
+                LetterItem::Posted(Box::new(PostedLetter { seq, first, expires_in_ms, letter }))
+            }
+        });
+    }
+    Ok(Letters { incarnation: post.incarnation, number: post.number, items })
+}
+
+/// A letter by its digest. Blocks.
+pub(crate) fn words_of(context: &Context, digest: &Hash) -> Option<Letter> {
+    context.letters.get(digest).ok().flatten().and_then(|bytes| decode(&bytes).ok())
+}

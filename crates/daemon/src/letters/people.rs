@@ -1,0 +1,264 @@
+//! `cede inbox`: what a person or an agent sees of letters, and what they do with them.
+
+use cede_core::ledger::output::Gap;
+use cede_core::ledger::{MarkError, Standing};
+use cede_wire::control::{Answer, Failure, LetterSummary, exit};
+use cede_wire::letter::{LetterId, LetterRoom, LetterState};
+use cede_wire::refusal::Refusal;
+
+use super::words_of;
+use crate::actor::Actor;
+use crate::context::Context;
+use crate::control::Replies;
+use crate::limits;
+use crate::offering::{failure, stopping};
+
+impl Actor {
+    /// Letters that nobody has read yet.
+    pub(crate) fn unread_letters(&self) -> u64 {
+        let unread = |letter: &Standing| {
+            letter.passed_on.is_none() && letter.kept.state.is_none_or(|state| state == LetterState::Received)
+        };
+        self.ledger.inbox().filter(unread).count() as u64
+    }
+
+    pub(crate) fn ask_inbox(&self, sent: bool, all: bool, replies: Replies) {
+        let ended = |letter: &Standing| letter.kept.state.is_some_and(LetterState::is_final);
+        let listed = |letter: &Standing| all || (letter.passed_on.is_none() && (sent || !ended(letter)));
+        let mut letters: Vec<Standing> = match sent {
+            true => self.ledger.outbox().filter(listed).collect(),
+            false => self.ledger.inbox().filter(listed).collect(),
+        };
+        letters.sort_by_key(|letter| core::cmp::Reverse((letter.kept.at_unix_ms, letter.kept.id)));
+        let more = letters.len().saturating_sub(limits::LETTERS_LISTED) as u64;
+        letters.truncate(limits::LETTERS_LISTED);
+        let notes = self.letter_notes();
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let digests: Vec<_> = letters.iter().map(|letter| letter.kept.facts.digest).collect();
+            let begins = context.block(move |context| {
+                digests
+                    .iter()
+                    .map(|digest| words_of(context, digest).map_or_else(String::new, |one| begins(&one.text)))
+                    .collect::<Vec<_>>()
+            });
+            let Ok(begins) = begins.await else { return };
+            let listed = context.ask(move |actor| {
+                let rows = letters.iter().zip(begins);
+                rows.map(|(letter, begins)| match sent {
+                    true => actor.sent_summary(letter, begins),
+                    false => actor.received_summary(letter, begins),
+                })
+                .collect()
+            });
+            replies.settle(listed.await.map(|letters| Answer::Inbox { letters, more, notes }).map_err(stopping));
+        });
+    }
+
+    fn letter_notes(&self) -> Vec<String> {
+        let kept_out = self.peers.members().into_iter().filter(|member| self.ledger.is_quarantined(member.device()));
+        let kept_out = kept_out.map(|member| {
+            format!(
+                "two messages of {} came under one id: none of its messages is taken. If its store was put back, that is \
+                 why. To take them again: cede inbox --release {}",
+                member.name, member.name
+            )
+        });
+        kept_out.chain(self.ledger.gaps().map(|gap| self.gap_note(gap))).collect()
+    }
+
+    fn gap_note(&self, gap: &Gap) -> String {
+        let letters = gap.through.saturating_sub(gap.from.seq).saturating_add(1);
+        let (from, to) = (self.device_name(gap.from.origin), self.device_name(gap.from.stream));
+        format!("{to} forgot {letters} messages of {from} that it had dealt with: its store is older than it was")
+    }
+
+    pub(crate) fn received_summary(&self, letter: &Standing, begins: String) -> LetterSummary {
+        let first = letter.first();
+        let mut summary = self.summary_of(letter, begins);
+        summary.from = self.device_name(first.origin);
+        summary.to = self.device_name(letter.kept.id.stream);
+        summary.by = (first.origin != letter.kept.id.origin).then(|| self.device_name(letter.kept.id.origin));
+        let state = letter.kept.state.unwrap_or(LetterState::Received);
+        summary.state = state.word().to_owned();
+        summary.standing = match (letter.passed_on, state) {
+            (Some(next), _) => format!("{}, passed on to {}", state.word(), self.device_name(next.stream)),
+            (None, LetterState::Refused(Refusal::Declined)) => "refused here".to_owned(),
+            (None, LetterState::Refused(why)) => format!("refused: {why}"),
+            (None, LetterState::Quarantined) => "quarantined: it could not be read".to_owned(),
+            (None, state) => state.word().to_owned(),
+        };
+        summary
+    }
+
+    pub(crate) fn sent_summary(&self, letter: &Standing, begins: String) -> LetterSummary {
+        let first = letter.first();
+        let mut summary = self.summary_of(letter, begins);
+        let to = self.device_name(letter.kept.id.stream);
+        summary.from = self.device_name(first.origin);
+        summary.by = (first != letter.kept.id).then(|| self.name.clone());
+        summary.state = letter.kept.state.map_or("queued", LetterState::word).to_owned();
+        summary.standing = self.sent_standing(letter, &to);
+        summary.to = to;
+        summary
+    }
+
+    fn sent_standing(&self, letter: &Standing, to: &str) -> String {
+        let peer = letter.kept.id.stream;
+        match letter.kept.state {
+            None if letter.overdue => format!("queued: its time is over; {to} says whether it came in time"),
+            None if !self.peers.is_connected(peer) => format!("queued: {to} is away"),
+            None => match self.ledger.closed(peer) {
+                Some(LetterRoom::Full) => format!("queued: the inbox of {to} is full"),
+                Some(LetterRoom::Quarantined) => {
+                    format!("queued: {to} takes no messages of this device until its person looks")
+                }
+                Some(LetterRoom::NotGranted) => format!("queued: {to} was not told to take messages of this device"),
+                Some(LetterRoom::Open { .. }) | None => format!("queued for {to}"),
+            },
+            Some(LetterState::Received) => format!("received by {to}"),
+            Some(LetterState::Shown) => format!("shown at {to}"),
+            Some(LetterState::Acted) => format!("acted on at {to}"),
+            Some(LetterState::Refused(Refusal::Declined)) => format!("refused by {to}"),
+            Some(LetterState::Refused(Refusal::IntegrityFailed)) => {
+                "refused: this device forgot what it told before, or its words are damaged; tell it again".to_owned()
+            }
+            Some(LetterState::Refused(why)) => format!("refused by {to}: {why}"),
+            Some(LetterState::Expired) => format!("expired before anybody at {to} acted on it"),
+            Some(LetterState::Quarantined) => format!("quarantined: {to} could not read it"),
+            Some(LetterState::Duplicate) => format!("duplicate: {to} had it already"),
+        }
+    }
+
+    fn summary_of(&self, letter: &Standing, begins: String) -> LetterSummary {
+        let facts = &letter.kept.facts;
+        let title = facts.session.and_then(|session| self.placed.get(&session)).map(|placed| placed.title.clone());
+        LetterSummary {
+            id: letter.first().short(),
+            from: String::new(),
+            to: String::new(),
+            by: None,
+            session: facts.session,
+            title: title.unwrap_or_default(),
+            state: String::new(),
+            standing: String::new(),
+            told_unix_ms: facts.told_unix_ms,
+            bytes: u64::from(facts.bytes),
+            begins,
+            in_reply_to: facts.in_reply_to.map(|id| id.short()),
+            hops: facts.hops,
+        }
+    }
+
+    /// The letter of the inbox that a text means.
+    pub(crate) fn find_received(&self, text: &str) -> Result<Standing, Failure> {
+        pick(self.ledger.inbox().filter(|letter| letter.passed_on.is_none()), text)
+    }
+
+    /// Reads a letter. One of the inbox is shown by it, and an attempt that fails is counted before it is made.
+    pub(crate) fn ask_letter(&mut self, text: &str, replies: Replies) {
+        let all = self.ledger.inbox().chain(self.ledger.outbox());
+        let letter = match pick(all, text) {
+            Ok(letter) => letter,
+            Err(failed) => return replies.failed(failed),
+        };
+        let id = letter.kept.id;
+        let came = id.stream == self.context.local.device();
+        if came && !self.read_only && !self.ledger.attempt(id, self.context.clock.now()) {
+            let why = "it could not be read, three times";
+            return replies.failed(failure(exit::FAILED, "the message is put aside", why, "cede inbox --all"));
+        }
+        let context = self.context.clone();
+        // The attempt is durable before the next input is taken, and this is one.
+        tokio::spawn(async move { read(&context, letter, came, replies).await });
+    }
+
+    /// Answers once what led to it is durable.
+    pub(crate) fn settle_durable(&self, result: Result<Answer, Failure>, replies: Replies) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            replies.settle(context.ask(|_| result).await.unwrap_or_else(|stops| Err(stopping(stops))))
+        });
+    }
+
+    pub(crate) fn mark_letter(&mut self, text: &str, acted: bool) -> Result<Answer, Failure> {
+        let id = self.find_received(text)?.kept.id;
+        let state = if acted { LetterState::Acted } else { LetterState::Refused(Refusal::Declined) };
+        let marked = self.ledger.mark(id, state, self.context.clock.now());
+        marked.map_err(|error| not_marked(&error))?;
+        let from = self.ledger.received(id).map_or_else(String::new, |letter| self.device_name(letter.first().origin));
+        let text = match acted {
+            true => format!("marked as acted on; {from} is told"),
+            false => format!("refused; {from} is told"),
+        };
+        Ok(Answer::Said { text })
+    }
+
+    pub(crate) fn release_letters(&mut self, device: &str) -> Result<Answer, Failure> {
+        let member = self.find_member(device)?;
+        let text = match self.ledger.release_quarantine(member.device(), self.context.clock.now()) {
+            true => format!("messages of {} are taken again", member.name),
+            false => format!("messages of {} are taken already", member.name),
+        };
+        Ok(Answer::Said { text })
+    }
+}
+
+async fn read(context: &Context, letter: Standing, came: bool, replies: Replies) {
+    // An answer means that what was to be durable before is.
+    if context.ask(|_| ()).await.is_err() {
+        return;
+    }
+    let digest = letter.kept.facts.digest;
+    let Ok(words) = context.block(move |context| words_of(context, &digest)).await else { return };
+    let id = letter.kept.id;
+    let shown = context.ask(move |actor| {
+        let now = actor.context.clock.now();
+        let Some(words) = words else {
+            actor.ledger.failed(id, now);
+            let why = "its words are not on the disk any more, or are damaged";
+            return Err(failure(exit::FAILED, "the message cannot be read", why, "cede doctor"));
+        };
+        if came {
+            // One that ended before stays as it ended, and can be read.
+            let _ = actor.ledger.mark(id, LetterState::Shown, now);
+        }
+        let begins = begins(&words.text);
+        let letter = match came {
+            true => actor.ledger.received(id).map(|letter| actor.received_summary(&letter, begins)),
+            false => actor.ledger.told(id).map(|letter| actor.sent_summary(&letter, begins)),
+        };
+        let letter = letter.ok_or_else(|| not_marked(&MarkError::Unknown))?;
+        Ok(Answer::Letter { letter: Box::new(letter), text: words.text })
+    });
+    replies.settle(shown.await.unwrap_or_else(|stops| Err(stopping(stops))));
+}
+
+/// How words begin: one line.
+fn begins(text: &str) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    line.trim().chars().take(limits::PEER_TEXT_CHARS).collect()
+}
+
+fn pick(letters: impl Iterator<Item = Standing>, text: &str) -> Result<Standing, Failure> {
+    let named = |letter: &Standing| !text.is_empty() && letter.first().short().starts_with(text);
+    let mut fitting: Vec<Standing> = letters.filter(named).collect();
+    // One that came back with its session stands here twice: the newest is meant.
+    fitting.sort_by_key(|letter| core::cmp::Reverse(letter.kept.at_unix_ms));
+    let ids: std::collections::BTreeSet<LetterId> = fitting.iter().map(Standing::first).collect();
+    match (fitting.first(), ids.len()) {
+        (Some(letter), 1) => Ok(*letter),
+        (None, _) => {
+            let why = format!("no message has an id that begins with {text}");
+            Err(failure(exit::USAGE, "no message is meant", &why, "cede inbox --all; cede inbox --sent"))
+        }
+        (Some(_), _) => {
+            let why = format!("several ids begin with {text}");
+            Err(failure(exit::USAGE, "it is not clear which message is meant", &why, "cede inbox --all"))
+        }
+    }
+}
+
+fn not_marked(error: &MarkError) -> Failure {
+    failure(exit::FAILED, "the message is as it was", &error.to_string(), "cede inbox --all")
+}

@@ -1,0 +1,238 @@
+//! `cede tell`: a letter is durable here before anybody hears that it is queued; who waits hears how far it came.
+
+use core::time::Duration;
+
+use cede_core::ledger::{Heading, MarkError, TellError, Told};
+use cede_wire::canonical::encode;
+use cede_wire::control::{Answer, Failure, TellRequest, TellUntil, exit};
+use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterState};
+use cede_wire::refusal::Refusal;
+
+use crate::actor::Actor;
+use crate::clock::{random, unix_ms};
+use crate::context::Context;
+use crate::control::Replies;
+use crate::offering::{failure, stopping};
+use crate::sessions;
+
+/// Those who wait until a letter is somewhere.
+#[derive(Default)]
+pub(crate) struct Watches(Vec<Watch>);
+
+struct Watch {
+    number: u64,
+    id: LetterId,
+    until: TellUntil,
+    replies: Replies,
+}
+
+impl Actor {
+    pub(crate) fn ask_tell(&mut self, request: TellRequest, replies: Replies) {
+        match self.heading(&request) {
+            Ok((heading, name)) => {
+                let context = self.context.clone();
+                tokio::spawn(async move { tell(&context, request, heading, &name, replies).await });
+            }
+            Err(failed) => replies.failed(failed),
+        }
+    }
+
+    fn heading(&self, request: &TellRequest) -> Result<(Heading, String), Failure> {
+        if self.read_only {
+            return Err(failure(exit::FAILED, NOT_TOLD, "the journal is damaged", "cede doctor"));
+        }
+        if request.text.trim().is_empty() {
+            let cure = "cede tell <device> \"the words\", or - to read them from the standard input";
+            return Err(failure(exit::USAGE, NOT_TOLD, "there are no words", cure));
+        }
+        let heading = match &request.reply {
+            Some(reply) => {
+                let parent = self.find_received(reply)?;
+                self.ledger.reply_to(parent.kept.id).map_err(|error| self.not_told(&error, None))?
+            }
+            None => {
+                let to = self.find_member(&request.device)?.device();
+                Heading { to, in_reply_to: None, conversation: None, hops: 0 }
+            }
+        };
+        let name = self.device_name(heading.to);
+        if !self.peers.is_member(heading.to) {
+            let why = format!("{name} is no member any more");
+            return Err(failure(exit::FAILED, NOT_TOLD, &why, "cede devices"));
+        }
+        self.ledger
+            .may_tell(heading.to, request.text.len())
+            .map_err(|error| self.not_told(&error, Some(heading.to)))?;
+        Ok((heading, name))
+    }
+
+    fn not_told(&self, error: &TellError, to: Option<DeviceId>) -> Failure {
+        let why = match error {
+            TellError::PassedOn(next) => format!("{error}, to {}", self.device_name(*next)),
+            TellError::NotBegun
+            | TellError::ToSelf
+            | TellError::TooLong(_)
+            | TellError::Full { .. }
+            | TellError::TooMany
+            | TellError::Unknown
+            | TellError::Exhausted(_) => error.to_string(),
+        };
+        let name = to.map_or_else(|| "the device".to_owned(), |to| self.device_name(to));
+        let cure = match error {
+            TellError::Full { .. } | TellError::TooMany => {
+                format!("start {name}, or look what waits: cede inbox --sent")
+            }
+            TellError::TooLong(_) => "say less; a file goes another way".to_owned(),
+            TellError::Unknown => "cede inbox".to_owned(),
+            TellError::PassedOn(next) => format!("cede tell {}", self.device_name(*next)),
+            TellError::Exhausted(_) => "begin a new one: cede tell <device> \"…\"".to_owned(),
+            TellError::NotBegun | TellError::ToSelf => "cede doctor".to_owned(),
+        };
+        let exit = match error {
+            TellError::Full { .. } | TellError::TooMany => exit::PENDING,
+            TellError::Exhausted(_) => exit::REFUSED,
+            TellError::TooLong(_) | TellError::Unknown | TellError::ToSelf => exit::USAGE,
+            TellError::NotBegun | TellError::PassedOn(_) => exit::FAILED,
+        };
+        failure(exit, NOT_TOLD, &why, &cure)
+    }
+
+    /// The words are durable: the ledger takes the letter, and who waits is noted.
+    fn told(&mut self, told: Told, request: &TellRequest, replies: Replies) -> Result<(), Failure> {
+        let now = self.context.clock.now();
+        let id = self.ledger.tell(told, now).map_err(|error| self.not_told(&error, Some(told.to)))?;
+        if let Some(reply) = &request.reply
+            && let Ok(parent) = self.find_received(reply)
+        {
+            // Whoever answers has dealt with it. One that ended before stays as it ended.
+            let marked = self.ledger.mark(parent.kept.id, LetterState::Acted, now);
+            debug_assert!(!matches!(marked, Err(MarkError::Unknown)), "it was found");
+        }
+        self.reach(told.to);
+        self.watch(id, request, replies);
+        Ok(())
+    }
+
+    fn watch(&mut self, id: LetterId, request: &TellRequest, replies: Replies) {
+        self.watches.0.retain(|watch| !watch.replies.watcher().is_closed());
+        let number = self.watches.0.last().map_or(0, |last| last.number + 1);
+        let context = self.context.clone();
+        let wait = request.wait_ms.map(Duration::from_millis);
+        // Nobody waits a moment for a device that is away.
+        let away = wait.is_some() && !self.peers.is_connected(id.stream);
+        let until = if away { TellUntil::Queued } else { request.until };
+        self.watches.0.push(Watch { number, id, until, replies });
+        // Only after the batch is durable: the next input is taken then.
+        tokio::spawn(async move {
+            context.tell(move |actor| actor.told_moved(id)).await;
+            if let Some(wait) = wait {
+                tokio::time::sleep(wait).await;
+                context.tell(move |actor| actor.give_up_watch(number)).await;
+            }
+        });
+    }
+
+    /// Who waited for this hears of it.
+    pub(crate) fn told_moved(&mut self, id: LetterId) {
+        let state = self.ledger.told(id).and_then(|letter| letter.kept.state);
+        let all = core::mem::take(&mut self.watches.0);
+        let (there, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|watch| watch.id == id && reached(watch.until, state));
+        self.watches.0 = rest;
+        there.iter().for_each(|watch| self.answer_watch(watch));
+    }
+
+    fn give_up_watch(&mut self, number: u64) {
+        if let Some(at) = self.watches.0.iter().position(|watch| watch.number == number) {
+            let watch = self.watches.0.remove(at);
+            self.answer_watch(&watch);
+        }
+    }
+
+    fn answer_watch(&self, watch: &Watch) {
+        let Some(letter) = self.ledger.told(watch.id) else { return };
+        watch.replies.done(Answer::Told(Box::new(self.sent_summary(&letter, String::new()))));
+    }
+}
+
+/// Whether a letter came as far as somebody waits for.
+fn reached(until: TellUntil, state: Option<LetterState>) -> bool {
+    match (until, state) {
+        (TellUntil::Queued, _) | (TellUntil::Received, Some(_)) => true,
+        (_, Some(state)) if state.is_final() => true,
+        (TellUntil::Shown, Some(state)) => state != LetterState::Received,
+        (TellUntil::Received | TellUntil::Shown | TellUntil::Ended, _) => false,
+    }
+}
+
+async fn tell(context: &Context, request: TellRequest, heading: Heading, name: &str, replies: Replies) {
+    let wanted = request.session.clone();
+    let session = match wanted {
+        Some(text) => match session_there(context, heading.to, &text, name).await {
+            Ok(session) => Some(session),
+            Err(failed) => return replies.failed(failed),
+        },
+        None => None,
+    };
+    let letter = match letter(&request, &heading, session) {
+        Ok(letter) => letter,
+        Err(failed) => return replies.failed(failed),
+    };
+    let facts = LetterFacts::of(&letter);
+    let kept = context.block(move |context| context.letters.put(&encode(&letter))).await;
+    match kept {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            let cure = "look at the disk: cede doctor";
+            return replies.failed(failure(exit::FAILED, NOT_TOLD, &error.to_string(), cure));
+        }
+        Err(stops) => return replies.failed(stopping(stops)),
+    }
+    let expires = request.expires_in_s.map_or(cede_core::limits::LETTER_TTL, Duration::from_secs);
+    let told = Told { to: heading.to, facts, expires };
+    let answer = replies.clone();
+    context
+        .tell(move |actor| {
+            if let Err(failed) = actor.told(told, &request, replies) {
+                answer.failed(failed);
+            }
+        })
+        .await;
+}
+
+fn letter(request: &TellRequest, heading: &Heading, session: Option<SessionId>) -> Result<Letter, Failure> {
+    let nonce = random().map_err(|error| failure(exit::FAILED, NOT_TOLD, &error.to_string(), "cede doctor"))?;
+    Ok(Letter {
+        nonce,
+        session,
+        in_reply_to: heading.in_reply_to,
+        conversation: heading.conversation,
+        hops: heading.hops,
+        told_unix_ms: unix_ms(),
+        text: request.text.clone(),
+    })
+}
+
+/// The session at that device that a text means, as far as the device told of its sessions.
+async fn session_there(context: &Context, device: DeviceId, text: &str, name: &str) -> Result<SessionId, Failure> {
+    let wanted = text.to_owned();
+    let here = context.ask(move |actor| actor.known(Some(&wanted), "")).await;
+    if let Some(session) = here.map_err(stopping)? {
+        return Ok(session);
+    }
+    let wanted = text.to_owned();
+    let found = context.block(move |context| {
+        let listed: Vec<_> = context.listings.of(device).into_iter().map(|one| one.info).collect();
+        sessions::pick(&listed, Some(&wanted), "").map(|info| info.key.id())
+    });
+    found.await.map_err(stopping)?.map_err(|failed| {
+        let why = format!("{name} told of no session called {text}");
+        Failure {
+            refusal: None::<Refusal>,
+            ..failure(failed.exit, NOT_TOLD, &why, "cede ls; cede tell <device> \"…\"")
+        }
+    })
+}
+
+const NOT_TOLD: &str = "nothing was told";

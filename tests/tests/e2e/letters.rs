@@ -1,0 +1,179 @@
+//! What people tell each other, between two real daemons.
+
+use cede_tests::devices::{Device, Devices, wait_until};
+use cede_wire::control::{Answer, Command, Failure, LetterSummary, TellRequest, TellUntil, exit};
+use cede_wire::id::SessionId;
+
+use super::{CEDE, adopted, refused};
+
+fn tell(device: &Device, to: &str, text: &str) -> LetterSummary {
+    told(device, TellRequest { device: to.to_owned(), text: text.to_owned(), ..waiting() }).unwrap()
+}
+
+fn waiting() -> TellRequest {
+    TellRequest { until: TellUntil::Received, wait_ms: Some(5_000), ..TellRequest::default() }
+}
+
+fn told(device: &Device, request: TellRequest) -> Result<LetterSummary, Failure> {
+    match device.ask(Command::Tell(request))? {
+        Answer::Told(letter) => Ok(*letter),
+        other => panic!("not told: {other:?}"),
+    }
+}
+
+fn letters(device: &Device, sent: bool, all: bool) -> Vec<LetterSummary> {
+    match device.ask(Command::Inbox { sent, all }) {
+        Ok(Answer::Inbox { letters, .. }) => letters,
+        other => panic!("no letters: {other:?}"),
+    }
+}
+
+fn words(device: &Device, id: &str) -> Result<String, Failure> {
+    match device.ask(Command::Letter { id: id.to_owned() })? {
+        Answer::Letter { text, .. } => Ok(text),
+        other => panic!("no letter: {other:?}"),
+    }
+}
+
+fn state_at(device: &Device, id: &str) -> String {
+    letters(device, true, true).into_iter().find(|letter| letter.id == id).map_or_else(String::new, |one| one.state)
+}
+
+/// Shows: M-1, M-3, M-4
+#[test]
+fn message_is_received_shown_and_acted_on_and_the_sender_hears_each() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let letter = tell(a, "server", "the artifact is ready\nit lies in /tmp");
+    assert_eq!((letter.state.as_str(), letter.standing.as_str()), ("received", "received by server"));
+    let came = letters(b, false, false);
+    assert_eq!(came.len(), 1);
+    assert_eq!(
+        (came[0].from.as_str(), came[0].id.as_str(), came[0].state.as_str()),
+        ("laptop", &*letter.id, "received")
+    );
+    assert_eq!(b.status().letters, 1);
+    assert_eq!(words(b, &letter.id).unwrap(), "the artifact is ready\nit lies in /tmp");
+    wait_until("the sender knows that it is shown", || state_at(a, &letter.id) == "shown");
+    b.ask(Command::MarkLetter { id: letter.id.clone(), acted: true }).unwrap();
+    wait_until("the sender knows that it is acted on", || state_at(a, &letter.id) == "acted");
+    assert!(letters(b, false, false).is_empty());
+    assert_eq!(words(b, &letter.id).unwrap().len(), 37, "it can be read later");
+    let failed = refused(b.ask(Command::MarkLetter { id: letter.id, acted: false }));
+    assert_eq!(failed.exit, exit::FAILED, "an end stays");
+}
+
+/// Shows: M-1, M-2, M-5
+#[test]
+fn message_for_a_device_that_is_away_comes_once_whatever_restarts() {
+    let mut devices = Devices::paired(CEDE);
+    devices.b.stop();
+    wait_until("the laptop knows that the server is away", || !devices.a.status().peers[0].connected);
+    let letter = tell(&devices.a, "server", "good morning");
+    assert_eq!(letter.standing, "queued: server is away");
+    devices.a.kill();
+    devices.a.start();
+    assert_eq!(letters(&devices.a, true, false).len(), 1, "it is queued still");
+    devices.b.start();
+    wait_until("it is there", || state_at(&devices.a, &letter.id) == "received");
+    devices.b.kill();
+    devices.b.start();
+    let came = letters(&devices.b, false, true);
+    assert_eq!(came.len(), 1, "{came:?}");
+    assert_eq!(words(&devices.b, &letter.id).unwrap(), "good morning");
+    wait_until("it is shown", || state_at(&devices.a, &letter.id) == "shown");
+    devices.a.kill();
+    devices.a.start();
+    assert_eq!(state_at(&devices.a, &letter.id), "shown", "a state does not go back");
+}
+
+/// Shows: M-9
+#[test]
+fn reply_finds_its_way_and_says_that_the_first_one_was_acted_on() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let question = tell(a, "server", "are you there?");
+    let answer =
+        told(b, TellRequest { reply: Some(question.id.clone()), text: "yes".to_owned(), ..waiting() }).unwrap();
+    assert_eq!((answer.to.as_str(), answer.in_reply_to.as_deref()), ("laptop", Some(question.id.as_str())));
+    wait_until("the question is dealt with", || state_at(a, &question.id) == "acted");
+    let came = letters(a, false, false);
+    assert_eq!((came[0].begins.as_str(), came[0].hops), ("yes", 1));
+    let failed = refused(told(a, TellRequest { reply: Some("ffff".into()), text: "x".into(), ..waiting() }));
+    assert_eq!(failed.exit, exit::USAGE);
+}
+
+/// Shows: M-10
+#[test]
+fn message_for_a_session_goes_on_with_it_under_the_same_id() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, session) = adopted(a);
+    a.to("server", session).unwrap();
+    let letter = for_session(a, "server", session, "look at the tests");
+    assert_eq!(letters(b, false, false)[0].session, Some(session));
+    b.to("laptop", session).unwrap();
+    wait_until("it came along", || letters(a, false, false).len() == 1);
+    let came = letters(a, false, false);
+    assert_eq!(
+        (came[0].id.as_str(), came[0].from.as_str(), came[0].by.as_deref()),
+        (&*letter.id, "laptop", Some("server"))
+    );
+    assert!(letters(b, false, false).is_empty(), "it is dealt with in one place");
+    assert_eq!(words(a, &letter.id).unwrap(), "look at the tests");
+    a.ask(Command::MarkLetter { id: letter.id.clone(), acted: true }).unwrap();
+    wait_until("who told it knows", || state_at(a, &letter.id) == "acted");
+}
+
+fn for_session(device: &Device, to: &str, session: SessionId, text: &str) -> LetterSummary {
+    let request =
+        TellRequest { device: to.to_owned(), session: Some(session.to_string()), text: text.to_owned(), ..waiting() };
+    told(device, request).unwrap()
+}
+
+/// Shows: M-6
+#[test]
+fn message_that_ran_out_before_it_left_is_never_shown() {
+    let mut devices = Devices::paired(CEDE);
+    devices.b.stop();
+    wait_until("the laptop knows that the server is away", || !devices.a.status().peers[0].connected);
+    let request = TellRequest { device: "server".into(), text: "lunch?".into(), expires_in_s: Some(1), ..waiting() };
+    let letter = told(&devices.a, request).unwrap();
+    wait_until("its time is over", || state_at(&devices.a, &letter.id) == "expired");
+    devices.b.start();
+    let later = tell_when_there(&devices, "dinner?");
+    assert_eq!(letters(&devices.b, false, true).len(), 1);
+    assert_eq!(words(&devices.b, &later.id).unwrap(), "dinner?");
+}
+
+fn tell_when_there(devices: &Devices, text: &str) -> LetterSummary {
+    let letter = tell(&devices.a, "server", text);
+    wait_until("it is there", || state_at(&devices.a, &letter.id) == "received");
+    letter
+}
+
+/// Shows: M-8
+#[test]
+fn refused_message_is_refused_for_its_sender_too() {
+    let devices = Devices::paired(CEDE);
+    let letter = tell(&devices.a, "server", "buy now");
+    devices.b.ask(Command::MarkLetter { id: letter.id.clone(), acted: false }).unwrap();
+    wait_until("the sender knows", || state_at(&devices.a, &letter.id) == "refused");
+    let sent = letters(&devices.a, true, true);
+    assert_eq!(sent[0].standing, "refused by server");
+}
+
+#[test]
+fn what_cannot_be_told_is_said_with_its_reason() {
+    let devices = Devices::paired(CEDE);
+    let a = &devices.a;
+    let ask = |request| refused(told(a, request));
+    assert_eq!(ask(TellRequest { device: "server".into(), text: " \n".into(), ..waiting() }).exit, exit::USAGE);
+    let long = "x".repeat(cede_wire::limits::LETTER_BYTES + 1);
+    assert_eq!(ask(TellRequest { device: "server".into(), text: long, ..waiting() }).exit, exit::USAGE);
+    let request =
+        TellRequest { device: "server".into(), session: Some("nothing".into()), text: "x".into(), ..waiting() };
+    assert!(ask(request).why.contains("no session called nothing"));
+    assert_eq!(ask(TellRequest { device: "nobody".into(), text: "x".into(), ..waiting() }).exit, exit::USAGE);
+    assert!(letters(a, true, true).is_empty());
+}
