@@ -4,6 +4,7 @@ pub mod carrier_contract;
 pub mod devices;
 pub mod fuzz;
 pub mod lab;
+pub mod mail;
 pub mod model;
 pub mod proxy;
 pub mod shaken;

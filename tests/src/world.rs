@@ -22,7 +22,7 @@ mod check;
 pub(crate) mod device;
 mod hands;
 mod model;
-mod random;
+pub(crate) mod random;
 
 use device::{Device, Task};
 use model::Model;
