@@ -219,6 +219,35 @@ mod tests {
         }
     }
 
+    /// Shows: P-11
+    #[test]
+    fn session_that_was_seized_goes_to_the_new_key_with_the_turns_of_the_seize() {
+        let (old, new) = (device(1), device(2));
+        let (session, mut chain) = begun("aa", &device(3));
+        let head = Head { turn: 4, length: 40, hash: Hash::of(b"turns") };
+        let seize = cede_wire::custody::Seize {
+            mesh: MESH,
+            session,
+            prev: chain.head(),
+            to: old.device(),
+            token: chain.token(),
+            next_token: FencingToken { generation: 1, epoch: 0 },
+            head,
+            members: 0,
+            votes: Vec::new(),
+        };
+        chain.extend(&old.sign(&Custody::Seize(seize)).unwrap()).unwrap();
+        let mut all = journal(&[&chain]);
+        all.extend(succeed(&all, &old, new.device(), &[7; 32]).unwrap());
+        assert_eq!(standing(&all, device(2), session), Some(Standing::InCharge));
+        let released = all.iter().find_map(|record| {
+            let Record::Custody(link) = record else { return None };
+            let Custody::Release(release) = (*verify(link).unwrap()).clone() else { return None };
+            Some(release)
+        });
+        assert_eq!(released.map(|release| release.head), Some(head));
+    }
+
     #[test]
     fn succession_that_is_repeated_adds_nothing() {
         let (old, new) = (device(1), device(2));

@@ -110,3 +110,55 @@ fn founder_does_not_seize_alone_what_began_to_move_when_there_were_more() {
     let begun = net.nodes[B].custodian.prospect(session(), Some(head(&[1])));
     assert_eq!(begun, Err(crate::custodian::SeizeError::OldMembers));
 }
+
+/// Shows: H-32, H-33
+#[test]
+fn who_comes_with_a_chain_that_a_seize_passed_is_told_so() {
+    let mut net = released_twice();
+    let passed = net.nodes[B].custodian.chain(session()).unwrap().links().to_vec();
+    net.link(B, C);
+    net.apart = false;
+    let (here, now) = (head(net.log(C)), net.now);
+    net.nodes[C].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(C);
+    net.run();
+    net.only_owner(C, &[1, 2, 3]);
+    net.sent.clear();
+    net.deliver(B, C, &PeerMessage::Custody(passed.clone()));
+    let told = net.sent.iter().any(|(from, message)| *from == C && matches!(message, PeerMessage::Custody(_)));
+    assert!(told, "the chain that stands is the answer");
+    let mut offer = offer_of(&net.nodes[B].local, net.id(C), HandoffId::new([9; 16]), &key());
+    offer.token = FencingToken { generation: 0, epoch: 1 };
+    let offer = net.nodes[B].local.sign(&offer).unwrap();
+    net.deliver(B, C, &PeerMessage::Offer { offer, chain: passed });
+    net.only_owner(C, &[1, 2, 3]);
+}
+
+/// Shows: H-31, H-33
+#[test]
+fn second_seize_without_votes_stops_nobody_and_gets_no_vote() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    let (here, now) = (head(net.log(B)), net.now);
+    net.nodes[B].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(B);
+    net.run();
+    net.only_owner(B, &[1, 2]);
+    let mut links = net.nodes[B].custodian.chain(session()).unwrap().links().to_vec();
+    links.pop();
+    let last = links.last().unwrap().clone();
+    let Custody::Release(release) = (*cede_seal::verify::verify(&last).unwrap()).clone() else { panic!("a release") };
+    links.push(seize(&net.nodes[C].local, &last, release.next_token));
+    net.deliver(C, B, &PeerMessage::Custody(links.clone()));
+    net.only_owner(B, &[1, 2]);
+    assert_eq!(net.nodes[B].custodian.contested(session()), None);
+    let query = PeerMessage::SeizeQuery { session: session(), generation: 2, members: 3, chain: links };
+    net.deliver(C, B, &query);
+    let refused = |message: &PeerMessage| {
+        matches!(message, PeerMessage::SeizeAnswer { answer: Err((Refusal::Unauthorized, _)), .. })
+    };
+    assert!(net.sent.iter().any(|(from, message)| *from == B && refused(message)));
+    net.only_owner(B, &[1, 2]);
+}
