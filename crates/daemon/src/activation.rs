@@ -13,7 +13,7 @@ use cede_wire::refusal::Refusal;
 
 use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
-use crate::context::{Context, Stopping};
+use crate::context::{Context, Stopping, found};
 use crate::limits;
 use crate::moves::millis;
 use crate::payload;
@@ -76,9 +76,11 @@ impl Actor {
     fn payload_lost(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId, why: &str) {
         tracing::error!(session = %session.short(), why, "what had arrived is lost here; it is fetched again");
         self.report(session, Phase::Released, (0, 0), 0, why);
-        let plan = ArrivalPlan::load(&self.context, handoff).filter(|plan| plan.key.id() == session);
-        if plan.is_none() && !self.plan_anew(session, handoff, source) {
-            tracing::error!(session = %session.short(), "no new plan for it can be kept");
+        match ArrivalPlan::read(&self.context, handoff) {
+            Ok(Some(plan)) if plan.key.id() == session => {}
+            Ok(_) if self.plan_anew(session, handoff, source) => {}
+            Ok(_) => tracing::error!(session = %session.short(), "no new plan for it can be kept"),
+            Err(error) => tracing::error!(session = %session.short(), %error, "its plan cannot be read"),
         }
         self.custodian.receive_failed(session, handoff, Refusal::IntegrityFailed, why);
     }
@@ -153,9 +155,15 @@ impl Actor {
         if !self.leaving.is_empty() || !self.arriving.is_empty() {
             return;
         }
-        let planned = ArrivalPlan::all(&self.context).into_iter();
-        let planned = planned.filter_map(|handoff| ArrivalPlan::load(&self.context, handoff)?.root);
-        let keep = self.placed.values().filter_map(|placed| placed.root).chain(planned).collect();
+        let planned = ArrivalPlan::all(&self.context).into_iter().map(|handoff| {
+            let plan = ArrivalPlan::read(&self.context, handoff)?;
+            Ok(plan.and_then(|plan| plan.root))
+        });
+        let planned = match planned.collect::<std::io::Result<Vec<_>>>() {
+            Ok(planned) => planned,
+            Err(error) => return tracing::debug!(%error, "a plan cannot be read; old catalogs stay"),
+        };
+        let keep = self.placed.values().filter_map(|placed| placed.root).chain(planned.into_iter().flatten()).collect();
         if let Err(error) = self.context.objects.retain(&keep) {
             tracing::debug!(%error, "old catalogs were not removed");
         }
@@ -179,7 +187,7 @@ impl Actor {
         tokio::task::spawn_blocking(move || {
             forget_scratch(&context, &busy);
             for handoff in ArrivalPlan::all(&context) {
-                let plan = ArrivalPlan::load(&context, handoff);
+                let Ok(plan) = ArrivalPlan::read(&context, handoff) else { continue };
                 let needed = plan.as_ref().is_some_and(|plan| unplaced.contains(&plan.key.id()));
                 let over = arrived.contains(&handoff) || ArrivalPlan::is_old(&context, handoff);
                 if over && !needed && !under_way.contains(&handoff) {
@@ -251,23 +259,32 @@ type Attempt = (SessionId, HandoffId);
 fn planned(context: &Context, (session, handoff): Attempt) -> Result<ArrivalPlan, NotInPlace> {
     let lost = || NotInPlace::Lost("the plan of this arrival is lost".to_owned());
     let its = |plan: &ArrivalPlan| plan.root.is_some() && plan.key.id() == session;
-    ArrivalPlan::load(context, handoff).filter(its).ok_or_else(lost)
+    let plan = ArrivalPlan::read(context, handoff)
+        .map_err(|error| NotInPlace::Later(format!("the plan of this arrival cannot be read: {error}")))?;
+    plan.filter(its).ok_or_else(lost)
 }
 
 /// Whether everything that was staged is here, made again from its chunks where it is not. Blocks.
 fn still_staged(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<(), NotInPlace> {
     let plan = planned(context, attempt)?;
-    if plan.staging.is_dir() && ArrivalPlan::files(context, attempt.1).is_dir() {
+    if stands(&plan.staging)? && stands(&ArrivalPlan::files(context, attempt.1))? {
         return Ok(());
     }
     Ok(crate::receiving::place_again(context, plan, before)?)
+}
+
+/// Whether a directory is there. What cannot be looked at is not lost.
+fn stands(directory: &std::path::Path) -> Result<bool, NotInPlace> {
+    let looked = found(directory.symlink_metadata());
+    let looked = looked.map_err(|error| NotInPlace::Later(format!("cannot read {}: {error}", directory.display())))?;
+    Ok(looked.is_some_and(|metadata| metadata.is_dir()))
 }
 
 /// The tree, then the conversation. Safe to repeat at any point. Blocks.
 fn put_in_place(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<InPlace, NotInPlace> {
     let mut plan = planned(context, attempt)?;
     let handoff = attempt.1;
-    if !ArrivalPlan::files(context, handoff).is_dir() {
+    if !stands(&ArrivalPlan::files(context, handoff))? {
         crate::receiving::place_again(context, plan, before)?;
         plan = planned(context, attempt)?;
     }
@@ -325,11 +342,14 @@ fn arrivals_of(context: &Context, session: SessionId) -> Vec<HandoffId> {
 
 /// Removes one arrival: its staging, its chunks, and unless they are to stay the transcript's files. Blocks.
 fn remove(context: &Context, handoff: HandoffId, keep_files: bool) {
-    let plan = ArrivalPlan::load(context, handoff);
+    // Without its plan nobody would know where its staging lies.
+    let Ok(plan) = ArrivalPlan::read(context, handoff) else { return };
     context.discard_stage(handoff);
-    let staging = plan.as_ref().map_or(Ok(()), |plan| tree::discard(&plan.staging));
-    let files = if keep_files { Ok(()) } else { std::fs::remove_dir_all(ArrivalPlan::directory(context, handoff)) };
-    if let Err(error) = staging.and(files) {
+    let removed = plan.map_or(Ok(()), |plan| tree::discard(&plan.staging)).and_then(|()| {
+        // The plan goes last: it says where a staging lies that could not be removed.
+        if keep_files { Ok(()) } else { std::fs::remove_dir_all(ArrivalPlan::directory(context, handoff)) }
+    });
+    if let Err(error) = removed {
         tracing::debug!(%error, "an arrival was not removed");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cede_agent::tree::{free_target, identify, root_of};
+use cede_agent::tree::{TreeRefusal, free_target, identify, root_of};
 use cede_core::authority::CapabilityRefusal;
 use cede_core::custodian::Standing;
 use cede_seal::exchange::ExchangeSecret;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::clock::random;
-use crate::context::{Context, Stopping};
+use crate::context::{Context, Stopping, found};
 use crate::errands::Errand;
 use crate::hands::{Hands, Turn};
 use crate::limits;
@@ -111,13 +111,21 @@ impl ArrivalPlan {
     /// Whether an attempt was begun longer ago than its chunks are kept for another one.
     pub(crate) fn is_old(context: &Context, handoff: HandoffId) -> bool {
         let file = Self::directory(context, handoff).join("plan.json");
-        let age = std::fs::metadata(file).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
-        age.is_none_or(|age| age > limits::ABANDONED)
+        match std::fs::metadata(file).and_then(|meta| meta.modified()) {
+            Ok(at) => at.elapsed().is_ok_and(|age| age > limits::ABANDONED),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
     }
 
+    /// The plan of an attempt, where one lies here whole. An error says nothing of that.
+    pub(crate) fn read(context: &Context, handoff: HandoffId) -> std::io::Result<Option<Self>> {
+        let bytes = found(std::fs::read(Self::directory(context, handoff).join("plan.json")))?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// The same where a plan that cannot be read is as good as none.
     pub(crate) fn load(context: &Context, handoff: HandoffId) -> Option<Self> {
-        let bytes = std::fs::read(Self::directory(context, handoff).join("plan.json")).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        Self::read(context, handoff).ok().flatten()
     }
 }
 
@@ -197,16 +205,21 @@ impl Actor {
     pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) {
         let (session, handoff) = (plan.key.id(), plan.handoff);
         // A peer chooses the id, and the id names the files: two sessions under one would stand for each other.
-        if ArrivalPlan::load(&self.context, handoff).is_some_and(|other| other.key != plan.key) {
-            let detail = "its id is that of another handoff here";
-            self.custodian.decline(session, handoff, Refusal::Protocol, detail);
-            self.end_arriving(session, Refusal::Protocol, detail);
-            return;
-        }
-        if let Err(error) = plan.save(&self.context) {
-            let detail = format!("this device cannot write: {error}");
-            self.custodian.decline(session, handoff, Refusal::TooLarge, &detail);
-            self.end_arriving(session, Refusal::TooLarge, &detail);
+        let fault = match ArrivalPlan::read(&self.context, handoff) {
+            Ok(Some(other)) if other.key != plan.key => {
+                Err((Refusal::Protocol, "its id is that of another handoff here".to_owned()))
+            }
+            Ok(_) => plan.save(&self.context).map_err(|error| {
+                let error = FetchError::writing(&error);
+                (error.refusal(), error.to_string())
+            }),
+            Err(error) => {
+                Err((Refusal::DestinationCannotResume, format!("this device cannot read its plans: {error}")))
+            }
+        };
+        if let Err((refusal, detail)) = fault {
+            self.custodian.decline(session, handoff, refusal, &detail);
+            self.end_arriving(session, refusal, &detail);
             return;
         }
         let Ok(secret) = random().map(ExchangeSecret::from_random) else {
@@ -246,6 +259,11 @@ impl Actor {
 
     /// In charge by certificate, but the payload is gone: fetches it again.
     pub(crate) fn refetch(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId) {
+        if let Err(error) = ArrivalPlan::read(&self.context, handoff) {
+            // Nothing is planned anew beside a plan that may be there.
+            tracing::error!(session = %session.short(), %error, "the plan of a session in charge here cannot be read");
+            return;
+        }
         // A new plan that could not be kept when the loss was found may be kept now.
         let planned = self.restore_arriving(session, handoff)
             || self.plan_anew(session, handoff, source) && self.restore_arriving(session, handoff);
@@ -269,7 +287,13 @@ impl Actor {
         let Some(key) = self.key_of(session) else { return false };
         let placed = self.placed.get(&session);
         let before = placed.filter(|placed| placed.root.is_some()).map(|p| crate::sessions::path_of(&p.directory));
-        let before = before.and_then(|directory| root_of(&directory).ok());
+        let before = match before.map(|directory| root_of(&directory)).transpose() {
+            Err(unread) if unread.is_of_the_world() => {
+                tracing::error!(session = %session.short(), %unread, "where it stood cannot be read");
+                return false;
+            }
+            before => before.ok().flatten(),
+        };
         let target = before.unwrap_or_else(|| {
             free_target(&self.context.surroundings.home.join(format!("session-{}", session.short())))
         });
@@ -444,7 +468,8 @@ fn look(
         let why = format!("{needed} MB are needed here beside {kept} MB that stay free, and {free} MB are free");
         return Err((Refusal::TooLarge, why));
     }
-    let target = target(context, offer, placed);
+    let target = target(context, offer, placed)
+        .map_err(|unread| (Refusal::DestinationCannotResume, format!("where the session stood: {unread}")))?;
     let clone = local_clone(context, offer, placed);
     let have = clone.as_ref().map(|clone| clone.1.clone()).unwrap_or_default();
     let staging = staging_beside(&target, offer.handoff);
@@ -484,19 +509,26 @@ pub(crate) fn staging_beside(target: &Path, handoff: HandoffId) -> PathBuf {
 }
 
 /// Where the tree will stand: where it was, or at the same place below this home, or at the same path; else beside it.
-fn target(context: &Context, offer: &Offer, placed: Option<&cede_wire::record::PlacedSession>) -> PathBuf {
+/// A place that cannot be read now may still hold what the session left there: nothing is put beside it.
+fn target(
+    context: &Context,
+    offer: &Offer,
+    placed: Option<&cede_wire::record::PlacedSession>,
+) -> Result<PathBuf, TreeRefusal> {
     use std::os::unix::ffi::OsStrExt;
     if let Some(placed) = placed.filter(|placed| placed.root.is_some()) {
         let directory = crate::sessions::path_of(&placed.directory);
-        if let Ok(root) = root_of(&directory) {
-            return root;
+        match root_of(&directory) {
+            Ok(root) => return Ok(root),
+            Err(unread) if unread.is_of_the_world() => return Err(unread),
+            Err(_) => {}
         }
     }
     let home = &context.surroundings.home;
     let below = offer.workspace.below_home.as_deref().and_then(harmless);
     let name = Path::new(std::ffi::OsStr::from_bytes(&offer.workspace.path)).file_name();
     let name = name.and_then(|name| harmless(name.as_bytes())).unwrap_or_else(|| PathBuf::from("session"));
-    free_target(&home.join(below.unwrap_or(name)))
+    Ok(free_target(&home.join(below.unwrap_or(name))))
 }
 
 /// A place below the home directory that a peer may name: plain text, and nothing hidden, for there lie the files that

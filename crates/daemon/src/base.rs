@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use cede_agent::chunk::{SourceFiles, chunk_bytes};
 use cede_agent::tree::{Baseline, ReadChunk, is_record, record_files, root_of};
+use cede_store::objects::ObjectError;
 use cede_store::stage::Stage;
 use cede_wire::catalog::{Catalog, Entry, Place};
 use cede_wire::id::{ChunkId, SessionId};
@@ -14,6 +15,7 @@ use cede_wire::record::PlacedSession;
 
 use crate::context::Context;
 use crate::payload::Wanted;
+use crate::receiving::FetchError;
 
 /// The chunks of this attempt, of earlier ones, and of the session's last visit.
 #[derive(Clone)]
@@ -55,23 +57,38 @@ pub(crate) struct Visit {
     pub(crate) root: PathBuf,
 }
 
-/// Finds the last visit of a session. Blocks.
-pub(crate) fn last_visit(context: &Context, placed: &PlacedSession) -> Option<Visit> {
-    let bytes = context.objects.get(&placed.root?).ok()??;
-    let catalog = Catalog::from_bytes(&bytes).ok()?;
-    let root = root_of(&crate::sessions::path_of(&placed.directory)).ok()?;
+/// Finds the last visit of a session; none where this device has nothing of it. Blocks.
+///
+/// # Errors
+/// What stands here cannot be read now: it must not be taken for something else.
+pub(crate) fn last_visit(context: &Context, placed: &PlacedSession) -> Result<Option<Visit>, FetchError> {
+    let Some(hash) = placed.root else { return Ok(None) };
+    let bytes = match context.objects.get(&hash) {
+        Ok(bytes) => bytes,
+        Err(ObjectError::Corrupt(_)) => None,
+        Err(error) => return Err(FetchError::CannotPlace(format!("the last visit here cannot be read: {error}"))),
+    };
+    let Some(bytes) = bytes else { return Ok(None) };
+    let Ok(catalog) = Catalog::from_bytes(&bytes) else { return Ok(None) };
+    let root = match root_of(&crate::sessions::path_of(&placed.directory)) {
+        Ok(root) => root,
+        Err(unread) if unread.is_of_the_world() => return Err(FetchError::CannotPlace(unread.to_string())),
+        Err(_) => return Ok(None),
+    };
     let (spoken, records) = (spoken(context, placed), record_files(&kept_records(context, placed.key.id())));
     let local = |entry: &Entry| match entry.place {
         Place::Tree => Some(root.join(relative(entry))),
         Place::Transcript => spoken.get(entry.path.as_bytes()).cloned(),
         Place::Git => records(entry),
     };
-    let itself = (context.objects.file(&placed.root?), chunk_bytes(&bytes));
+    let itself = (context.objects.file(&hash), chunk_bytes(&bytes));
     let files = catalog.entries.iter().filter_map(|entry| Some((local(entry)?, entry.chunks())));
     let files = files.chain([(itself.0, itself.1.as_slice())]);
     let files = SourceFiles::collect(files.filter(|(_, chunks)| !chunks.is_empty()));
-    let exclude = Wanted::kept(context, placed.key.id()).map(|wanted| wanted.exclude).unwrap_or_default();
-    Some(Visit { baseline: Baseline::of(&catalog.entries).leaving(&exclude, true), files, root })
+    let kept = Wanted::kept(context, placed.key.id())
+        .map_err(|error| FetchError::CannotPlace(format!("how it left here cannot be read: {error}")))?;
+    let exclude = kept.map(|wanted| wanted.exclude).unwrap_or_default();
+    Ok(Some(Visit { baseline: Baseline::of(&catalog.entries).leaving(&exclude, true), files, root }))
 }
 
 /// Where a capture leaves what it made of a repository.

@@ -175,6 +175,15 @@ impl Context {
     }
 }
 
+/// What was looked for, or none where it is not there. What cannot be read is an error, and never absent.
+pub(crate) fn found<T>(looked: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// A thread that was told to end may hold a stage for a moment.
 fn patiently<T>(attempt: impl Fn() -> Result<T, StageError>) -> Result<T, StageError> {
     for _ in 0..limits::STAGE_ATTEMPTS {

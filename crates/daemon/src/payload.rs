@@ -17,7 +17,7 @@ use cede_wire::session::{AgentKind, SessionInfo, SessionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_ms;
-use crate::context::Context;
+use crate::context::{Context, found};
 use crate::limits;
 
 /// What to capture.
@@ -50,10 +50,10 @@ impl Wanted {
         std::fs::rename(&new, &file)
     }
 
-    /// How a session was captured when it last left.
-    pub(crate) fn kept(context: &Context, session: SessionId) -> Option<Self> {
+    /// How a session was captured when it last left; none where that is not known.
+    pub(crate) fn kept(context: &Context, session: SessionId) -> std::io::Result<Option<Self>> {
         let file = context.place("departures", &format!("{session}.json"));
-        serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+        Ok(found(std::fs::read(file))?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 }
 

@@ -11,6 +11,7 @@ use cede_core::destination::StagedPayload;
 use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::stream::{HEADER_BYTES, Opener};
 use cede_seal::verify::Verified;
+use cede_store::objects::ObjectError;
 use cede_store::stage::Stage;
 use cede_wire::catalog::{Catalog, ChunkRef, Place};
 use cede_wire::control::Phase;
@@ -59,6 +60,11 @@ pub(crate) enum FetchError {
 }
 
 impl FetchError {
+    /// A full disk is named as that: what helps there is room.
+    pub(crate) fn writing(error: &std::io::Error) -> Self {
+        if is_full(error.kind()) { Self::NoSpace(error.to_string()) } else { Self::World(error.to_string()) }
+    }
+
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
             Self::Integrity(_) => Refusal::IntegrityFailed,
@@ -133,7 +139,7 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     // A round that was replaced while it waited for this looks at nothing any more.
     let visit = context.block(move |context| {
         let _held = turn.hold().ok_or(FetchError::Stopping)?;
-        Ok::<_, FetchError>(placed.and_then(|placed| base::last_visit(context, &placed)))
+        placed.map_or(Ok(None), |placed| base::last_visit(context, &placed))
     });
     let visit = visit.await??;
     let (visit, files) = match visit {
@@ -429,7 +435,7 @@ impl Placing {
 /// A chunk in a file of the last visit that changed since is asked for again.
 fn unspoken(error: std::io::Error) -> Placing {
     let unread = error.kind() == std::io::ErrorKind::InvalidData;
-    if unread { Placing::Chunk } else { Placing::Failed(unwritten(&error)) }
+    if unread { Placing::Chunk } else { Placing::Failed(FetchError::writing(&error)) }
 }
 
 /// Writes what is here already beside its place while the session still works at the source: the last round then
@@ -493,7 +499,7 @@ fn place_blocking(
     plan: ArrivalPlan,
     visit: Option<&Visit>,
 ) -> Result<ArrivalPlan, Placing> {
-    let world = |error: std::io::Error| Placing::Failed(unwritten(&error));
+    let world = |error: std::io::Error| Placing::Failed(FetchError::writing(&error));
     let mut plan = stage_somewhere(context, catalog, chunks, plan, visit)?;
     let files = ArrivalPlan::files(context, plan.handoff);
     write_transcript(catalog, chunks, &files).map_err(unspoken)?;
@@ -536,9 +542,13 @@ pub(crate) fn place_again(
 ) -> Result<(), FetchError> {
     let (session, handoff) = (plan.key.id(), plan.handoff);
     let lost = || FetchError::Integrity("the catalog of this arrival is lost".to_owned());
-    let bytes = context.objects.get(&plan.root.ok_or_else(lost)?).ok().flatten().ok_or_else(lost)?;
+    let bytes = match context.objects.get(&plan.root.ok_or_else(lost)?) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) | Err(ObjectError::Corrupt(_)) => return Err(lost()),
+        Err(error) => return Err(FetchError::CannotPlace(format!("its catalog cannot be read: {error}"))),
+    };
     let catalog = Catalog::from_bytes(&bytes).map_err(|error| FetchError::Undecodable(error.to_string()))?;
-    let mut visit = placed.and_then(|placed| base::last_visit(context, placed));
+    let mut visit = placed.map_or(Ok(None), |placed| base::last_visit(context, placed))?;
     let files = visit.as_mut().map(|visit| std::mem::take(&mut visit.files)).unwrap_or_default();
     let (stage, older) = (context.stage(handoff)?, older(context, session, handoff));
     let chunks = Chunks { stage, older, files: Arc::new(files) };
@@ -595,11 +605,6 @@ fn is_ours(staging: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let own = rustix::process::geteuid().as_raw();
     staging.symlink_metadata().map_or(true, |meta| meta.is_dir() && meta.uid() == own)
-}
-
-/// A full disk is named as that: what helps there is room.
-fn unwritten(error: &std::io::Error) -> FetchError {
-    if is_full(error.kind()) { FetchError::NoSpace(error.to_string()) } else { FetchError::World(error.to_string()) }
 }
 
 fn is_full(kind: std::io::ErrorKind) -> bool {

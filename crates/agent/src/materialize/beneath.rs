@@ -37,6 +37,26 @@ pub(crate) fn create_file(root: impl AsFd, relative: &[u8]) -> io::Result<File> 
     Ok(File::from(open(root, relative, NEW)?))
 }
 
+/// What was looked for, or none where nothing stands under the name. Whatever else the system says is an error: what
+/// cannot be read is not absent.
+pub(crate) fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a link stood where none is followed.
+pub(crate) fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Whether something stands under the name: also a link that leads nowhere.
+pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
+    Ok(found(path.symlink_metadata())?.is_some())
+}
+
 /// Splits a path into what is above it, opened, and its last name.
 pub(crate) fn parent_of(root: impl AsFd, relative: &[u8]) -> io::Result<(OwnedFd, &OsStr)> {
     let cut = relative.iter().rposition(|b| *b == b'/');
@@ -84,6 +104,17 @@ fn step(here: Option<&OwnedFd>, root: &impl AsFd, name: &[u8], flags: OFlags) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+        for (name, there) in [("file", true), ("link", true), ("none", false), ("file/below", false)] {
+            assert_eq!(is_there(&dir.path().join(name)).unwrap(), there, "{name}");
+        }
+        assert!(is_there(&dir.path().join("long".repeat(100))).is_err());
+    }
 
     /// Shows: T-5
     #[test]

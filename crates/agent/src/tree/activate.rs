@@ -19,7 +19,7 @@ use super::state::{State, is_carried};
 use super::{free_target, repository, restore};
 use crate::chunk::{FileStat, shown};
 use crate::limits::FREE_NAMES;
-use crate::materialize::beneath::{open_directory, open_file, open_root, parent_of};
+use crate::materialize::beneath::{found, is_there, open_directory, open_file, open_root, parent_of};
 use crate::materialize::{Attributes, dress};
 
 /// A tree in its place.
@@ -77,7 +77,7 @@ pub fn discard(staging: &Path) -> io::Result<()> {
         Ok(_) => {}
     }
     let empty = std::fs::read_dir(staging)?.next().is_none();
-    if !empty && !plan::is_marked(staging) {
+    if !empty && !plan::is_marked(staging)? {
         return Err(io::Error::other("the directory is no stage"));
     }
     // The mark goes last: what an interrupted removal leaves is still known as a stage.
@@ -128,8 +128,9 @@ impl Budget {
 }
 
 pub(crate) fn activate_within(staging: &Path, budget: &mut Budget) -> Result<Activated, ActivateError> {
-    let mut plan = Plan::read(staging).ok_or_else(|| ActivateError::NoStage(shown(staging)))?;
-    if !plan::is_done(staging) {
+    let unread = |error: io::Error| ActivateError::io(staging, &error);
+    let mut plan = Plan::read(staging).map_err(unread)?.ok_or_else(|| ActivateError::NoStage(shown(staging)))?;
+    if !plan::is_done(staging).map_err(unread)? {
         match plan.kind.clone() {
             Kind::New => appear(staging, &mut plan, budget)?,
             Kind::InPlace(steps) => update(staging, &plan, &steps, budget)?,
@@ -137,17 +138,19 @@ pub(crate) fn activate_within(staging: &Path, budget: &mut Budget) -> Result<Act
         budget.spend().and_then(|()| plan::set_done(staging)).map_err(|error| ActivateError::io(staging, &error))?;
     }
     let directory = plan.target.join(&plan.subdirectory);
-    Ok(Activated { root: plan.target, directory, kept: plan::kept(staging) })
+    let kept = plan::kept(staging).map_err(unread)?;
+    Ok(Activated { root: plan.target, directory, kept })
 }
 
 /// Moves a new tree to its place. If something has appeared there meanwhile, the next free name is taken, and noted first.
 fn appear(staging: &Path, plan: &mut Plan, budget: &mut Budget) -> Result<(), ActivateError> {
     let tree = staging.join(TREE);
     let io = |error: io::Error| ActivateError::io(staging, &error);
-    while tree.symlink_metadata().is_ok() {
+    while is_there(&tree).map_err(io)? {
         let above = plan.target.parent().unwrap_or(Path::new("/")).to_path_buf();
         budget.spend().and_then(|()| std::fs::create_dir_all(&above)).map_err(io)?;
-        if plan.target.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        let there = found(plan.target.symlink_metadata());
+        if there.map_err(|error| ActivateError::io(&plan.target, &error))?.is_some_and(|metadata| metadata.is_dir()) {
             budget.spend().map_err(io)?;
             // Only an empty directory goes.
             let _ = std::fs::remove_dir(&plan.target);
@@ -198,7 +201,8 @@ impl Place<'_> {
             let directory = directory.map_err(io)?;
             let into = to.join(directory.file_name());
             std::fs::create_dir_all(&into).map_err(io)?;
-            let mut objects: Vec<_> = std::fs::read_dir(directory.path()).map_err(io)?.flatten().collect();
+            let objects = std::fs::read_dir(directory.path()).map_err(io)?;
+            let mut objects = objects.collect::<io::Result<Vec<_>>>().map_err(io)?;
             // A pack is seen by git once its `.idx` is there, so that comes last.
             objects.sort_by_key(|object| object.path().extension().is_some_and(|end| end == "idx"));
             for object in objects {
@@ -241,8 +245,12 @@ impl Place<'_> {
         done.map_err(|error| ActivateError::Io { path: escape(path), kind: error.kind() })
     }
 
+    fn look(&self, path: &[u8]) -> Result<Option<FileStat>, ActivateError> {
+        stat_below(self.root, path).map_err(|error| ActivateError::Io { path: escape(path), kind: error.kind() })
+    }
+
     fn remove(&mut self, path: &[u8], seen: &FileStat) -> Result<(), ActivateError> {
-        match stat_below(self.root, path) {
+        match self.look(path)? {
             Some(now) if now == *seen => {}
             // A directory was created here by an earlier run, or the file is gone already.
             Some(now) if now.mode & 0o170_000 == 0o040_000 => return Ok(()),
@@ -263,10 +271,11 @@ impl Place<'_> {
         seen: Option<&FileStat>,
     ) -> Result<(), ActivateError> {
         let name = number.to_string();
-        if rustix::fs::statat(files, &name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        let staged = rustix::fs::statat(files, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
+        if found(staged).map_err(|error| ActivateError::io(self.staging, &error))?.is_none() {
             return Ok(());
         }
-        if let Some(now) = stat_below(self.root, path)
+        if let Some(now) = self.look(path)?
             && seen != Some(&now)
         {
             self.keep(path)?;
@@ -279,7 +288,7 @@ impl Place<'_> {
 
     /// Somebody changed it after the stage was made: it is kept under another name, never overwritten.
     fn keep(&mut self, path: &[u8]) -> Result<(), ActivateError> {
-        let taken = |name: &Vec<u8>| stat_below(self.root, name).is_some();
+        let taken = |name: &Vec<u8>| !matches!(stat_below(self.root, name), Ok(None));
         let names = (1..FREE_NAMES).map(|number| [path, format!(".kept-{number}").as_bytes()].concat());
         let full = || ActivateError::Io { path: escape(path), kind: io::ErrorKind::AlreadyExists };
         let free = names.into_iter().find(|name| !taken(name)).ok_or_else(full)?;
@@ -379,7 +388,7 @@ fn settings(git: &Git, old: &State, new: &State) -> Result<(), ActivateError> {
 }
 
 fn open_mode(root: &OwnedFd, path: &[u8]) -> io::Result<()> {
-    let Some(stat) = stat_below(root, path) else { return Ok(()) };
+    let Some(stat) = stat_below(root, path)? else { return Ok(()) };
     if stat.permissions() & 0o700 == 0o700 { Ok(()) } else { set_mode(root, path, stat.permissions() | 0o700) }
 }
 

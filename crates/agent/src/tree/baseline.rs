@@ -68,6 +68,11 @@ impl Baseline {
         self.tree.contains(path)
     }
 
+    /// True if something of the tree stood below this directory.
+    pub(crate) fn contains_below(&self, directory: &[u8]) -> bool {
+        self.tree.contains_below(&[directory, b"/"].concat())
+    }
+
     /// The first paths that differ, escaped.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -100,13 +105,22 @@ impl Digests {
         self.names.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    fn contains(&self, path: &[u8]) -> bool {
+    /// The first path that is not before this one.
+    fn first_from(&self, path: &[u8]) -> Option<&[u8]> {
         let (mut low, mut high) = (0, self.rows.len());
         while low < high {
             let middle = low + (high - low) / 2;
             if self.path(middle) < path { low = middle + 1 } else { high = middle }
         }
-        low < self.rows.len() && self.path(low) == path
+        (low < self.rows.len()).then(|| self.path(low))
+    }
+
+    fn contains(&self, path: &[u8]) -> bool {
+        self.first_from(path) == Some(path)
+    }
+
+    fn contains_below(&self, prefix: &[u8]) -> bool {
+        self.first_from(prefix).is_some_and(|path| path.starts_with(prefix))
     }
 
     /// Paths that only one of the two has, or that have another digest there.

@@ -34,8 +34,17 @@ const HARDENED: [&str; 12] = [
 pub(crate) struct GitError {
     pub(crate) command: String,
     pub(crate) message: String,
-    /// True: there is no git program.
-    pub(crate) missing: bool,
+    pub(crate) fault: GitFault,
+}
+
+/// What a failed call is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GitFault {
+    Failed,
+    /// There is no git program.
+    Missing,
+    /// The repository's configuration has a filter that cannot be switched off.
+    Filter,
 }
 
 /// Whose configuration a call reads, besides the repository's own.
@@ -92,7 +101,7 @@ impl Git {
     fn without_filter(self, driver: &[u8]) -> Result<Self, GitError> {
         if driver.contains(&b'=') || driver.contains(&b'\n') {
             let message = format!("the filter {} cannot be switched off", escape(driver));
-            return Err(GitError::new(&["config"], &message));
+            return Err(GitError { fault: GitFault::Filter, ..GitError::new(&["config"], &message) });
         }
         let off: [&[u8]; 4] = [b".clean=", b".smudge=", b".process=", b".required=false"];
         Ok(off.iter().fold(self, |git, what| git.setting(OsString::from_vec([b"filter.", driver, *what].concat()))))
@@ -234,7 +243,7 @@ impl Git {
 
 impl GitError {
     pub(crate) fn new(arguments: &[&str], message: &str) -> Self {
-        Self { command: name_of(arguments), message: message.to_owned(), missing: false }
+        Self { command: name_of(arguments), message: message.to_owned(), fault: GitFault::Failed }
     }
 
     pub(crate) fn io(arguments: &[&str], error: &io::Error) -> Self {
@@ -242,8 +251,8 @@ impl GitError {
     }
 
     fn spawn(arguments: &[&str], error: &io::Error) -> Self {
-        let missing = error.kind() == io::ErrorKind::NotFound;
-        Self { missing, ..Self::io(arguments, error) }
+        let fault = if error.kind() == io::ErrorKind::NotFound { GitFault::Missing } else { GitFault::Failed };
+        Self { fault, ..Self::io(arguments, error) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Looks at a directory and refuses, before anything moves, what would not arrive whole.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use cede_wire::catalog::Oid;
@@ -13,7 +14,7 @@ use super::repository::{Repository, refusal};
 use super::survey::{Selection, SurveyError, survey};
 use crate::chunk::shown;
 use crate::limits::{ATTRIBUTES_BYTES, HAVE_COMMITS};
-use crate::materialize::beneath::{open_file, open_root};
+use crate::materialize::beneath::{found, is_link, is_there, open_file, open_root};
 
 /// A directory that can be captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,9 @@ pub struct GitTree {
 /// Why a directory cannot be handed over. Nothing was changed. Each text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeRefusal {
+    /// Nothing is there.
+    #[error("there is no directory {0}; check the path, or put the directory back")]
+    Missing(String),
     /// Not a directory, or not to be read.
     #[error("cannot open the directory {path}: {reason}; check the path and its permissions")]
     NotAccessible {
@@ -172,20 +176,31 @@ pub(crate) fn open(directory: &Path) -> Result<(Tree, Option<Repository>), TreeR
 
 /// The directory without links, and the root of the work tree that it lies in.
 fn locate(directory: &Path) -> Result<(PathBuf, Option<PathBuf>), TreeRefusal> {
-    let directory = std::fs::canonicalize(directory).map_err(|error| not_accessible(directory, &error.to_string()))?;
+    let directory = std::fs::canonicalize(directory).map_err(|error| not_opened(directory, &error))?;
     std::fs::read_dir(&directory).map_err(|error| not_accessible(&directory, &error.to_string()))?;
     refuse_broad(&directory)?;
-    if is_git_directory(&directory) || directory.components().any(|part| part.as_os_str() == ".git") {
+    if is_git_directory(&directory)? || directory.components().any(|part| part.as_os_str() == ".git") {
         return Err(TreeRefusal::Bare(shown(&directory)));
     }
-    let above = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok());
-    let root = above.filter(|root| *root == directory || !is_foreign(root, &directory)).map(Path::to_path_buf);
+    let root = match repository_above(&directory)? {
+        Some(root) if root == directory || !is_foreign(&root, &directory)? => Some(root),
+        Some(_) | None => None,
+    };
     Ok((directory, root))
+}
+
+fn repository_above(directory: &Path) -> Result<Option<PathBuf>, TreeRefusal> {
+    for above in directory.ancestors() {
+        if looked(&above.join(".git"))? {
+            return Ok(Some(above.to_path_buf()));
+        }
+    }
+    Ok(None)
 }
 
 fn open_repository(root: &Path) -> Result<(GitTree, Repository), TreeRefusal> {
     let directory = root.join(".git");
-    if !directory.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+    if !directory.symlink_metadata().map_err(|error| not_opened(&directory, &error))?.is_dir() {
         return Err(TreeRefusal::LinkedWorktree(shown(root)));
     }
     refuse_broad(root)?;
@@ -223,16 +238,23 @@ fn refuse_broad(directory: &Path) -> Result<(), TreeRefusal> {
 }
 
 /// True if the directory lies in the repository only by accident: a home directory under version control that ignores it.
-fn is_foreign(root: &Path, directory: &Path) -> bool {
+///
+/// A repository that git does not open says so where it is opened itself.
+fn is_foreign(root: &Path, directory: &Path) -> Result<bool, TreeRefusal> {
     use std::os::unix::ffi::OsStrExt;
-    let Ok(below) = directory.strip_prefix(root) else { return false };
+    let Ok(below) = directory.strip_prefix(root) else { return Ok(false) };
     let input = [b"./", below.as_os_str().as_bytes(), b"\0"].concat();
-    let answer = Git::discover(root).ask(&["check-ignore", "-z", "--stdin"], &input);
-    answer.is_ok_and(|answer| answer.code == Some(0))
+    let answer = Git::discover(root).ask(&["check-ignore", "-z", "--stdin"], &input).map_err(refusal)?;
+    Ok(answer.code == Some(0))
 }
 
-fn is_git_directory(directory: &Path) -> bool {
-    ["HEAD", "objects", "refs"].iter().all(|name| directory.join(name).exists())
+fn is_git_directory(directory: &Path) -> Result<bool, TreeRefusal> {
+    for name in ["HEAD", "objects", "refs"] {
+        if !looked(&directory.join(name))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn check_version() -> Result<(), TreeRefusal> {
@@ -272,22 +294,23 @@ const IN_PROGRESS: [(&str, &str, &str); 7] = [
 ];
 
 fn check_files(git: &Path) -> Result<(), TreeRefusal> {
-    let has = |name: &str| git.join(name).exists();
-    if has("shallow") {
+    let has = |name: &str| looked(&git.join(name));
+    if has("shallow")? {
         return Err(TreeRefusal::Shallow);
     }
-    if let Some((_, operation, stop)) = IN_PROGRESS.iter().find(|(name, ..)| has(name)) {
-        return Err(TreeRefusal::InProgress { operation, stop });
+    for (name, operation, stop) in IN_PROGRESS {
+        if has(name)? {
+            return Err(TreeRefusal::InProgress { operation, stop });
+        }
     }
-    if has("info/grafts") {
+    if has("info/grafts")? {
         return Err(TreeRefusal::Replaced("grafts".to_owned()));
     }
-    let mut packs = std::fs::read_dir(git.join("objects/pack")).into_iter().flatten().flatten();
-    if packs.any(|pack| pack.path().extension().is_some_and(|extension| extension == "promisor")) {
+    let promised = |pack: &PathBuf| pack.extension().is_some_and(|extension| extension == "promisor");
+    if listed(&git.join("objects/pack"))?.iter().any(promised) {
         return Err(TreeRefusal::PartialClone);
     }
-    let mut objects = std::fs::read_dir(git.join("lfs/objects")).into_iter().flatten().flatten();
-    if objects.next().is_some() {
+    if !listed(&git.join("lfs/objects"))?.is_empty() {
         return Err(TreeRefusal::Lfs(".git/lfs/objects".to_owned()));
     }
     Ok(())
@@ -322,9 +345,8 @@ fn check_attributes(root: &Path, repository: &Repository) -> Result<(), TreeRefu
     let names = tracked.filter(|path| *path == b".gitattributes" || path.ends_with(b"/.gitattributes"));
     let top = open_root(root).map_err(|error| not_accessible(root, &error.to_string()))?;
     for name in names.chain([&b".git/info/attributes"[..]]) {
-        let Ok(file) = open_file(&top, name) else { continue };
-        let mut text = Vec::new();
-        let _ = file.take(ATTRIBUTES_BYTES).read_to_end(&mut text);
+        let text =
+            attributes(&top, name).map_err(|error| not_accessible(root, &format!("{}: {error}", escape(name))))?;
         if let Some(line) = lines_with(&text, "filter=lfs") {
             return Err(TreeRefusal::Lfs(format!("{}: {line}", escape(name))));
         }
@@ -335,6 +357,29 @@ fn check_attributes(root: &Path, repository: &Repository) -> Result<(), TreeRefu
     Ok(())
 }
 
+/// None where git reads none: through a link, of a directory.
+fn attributes(top: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = open_file(top, name).and_then(|file| file.take(ATTRIBUTES_BYTES).read_to_end(&mut text));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory || is_link(&error) => {}
+        read => found(read).map(drop)?,
+    }
+    Ok(text)
+}
+
+/// Whether something stands there; what cannot be said is an error.
+fn looked(path: &Path) -> Result<bool, TreeRefusal> {
+    is_there(path).map_err(|error| not_accessible(path, &error.to_string()))
+}
+
+/// What lies in a directory; nothing, where it is not there.
+fn listed(directory: &Path) -> Result<Vec<PathBuf>, TreeRefusal> {
+    let names = found(std::fs::read_dir(directory));
+    let names = names.and_then(|names| names.into_iter().flatten().map(|name| Ok(name?.path())).collect());
+    names.map_err(|error| not_accessible(directory, &error.to_string()))
+}
+
 fn lines_with(text: &[u8], word: &str) -> Option<String> {
     let mut lines = super::repository::lines(text).map(escape).filter(|line| !line.trim_start().starts_with('#'));
     lines.find(|line| line.split_whitespace().any(|part| part == word))
@@ -342,6 +387,41 @@ fn lines_with(text: &[u8], word: &str) -> Option<String> {
 
 fn not_accessible(path: &Path, reason: &str) -> TreeRefusal {
     TreeRefusal::NotAccessible { path: shown(path), reason: reason.to_owned() }
+}
+
+fn not_opened(path: &Path, error: &io::Error) -> TreeRefusal {
+    if error.kind() == io::ErrorKind::NotFound {
+        TreeRefusal::Missing(shown(path))
+    } else {
+        not_accessible(path, &error.to_string())
+    }
+}
+
+impl TreeRefusal {
+    /// Whether it says nothing of the tree: the system or the git program did not let it be read.
+    pub fn is_of_the_world(&self) -> bool {
+        match self {
+            Self::NotAccessible { .. } | Self::GitMissing(_) => true,
+            Self::Missing(_)
+            | Self::TooBroad(_)
+            | Self::Bare(_)
+            | Self::LinkedWorktree(_)
+            | Self::SeparateWorkTree
+            | Self::Shallow
+            | Self::PartialClone
+            | Self::Sparse
+            | Self::Submodule(_)
+            | Self::Lfs(_)
+            | Self::Encrypted(_)
+            | Self::NestedRepository(_)
+            | Self::InProgress { .. }
+            | Self::Unmerged(_)
+            | Self::Replaced(_)
+            | Self::SpecialFile { .. }
+            | Self::Name(_)
+            | Self::TooMany(_) => false,
+        }
+    }
 }
 
 fn as_refusal(error: SurveyError) -> TreeRefusal {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::state::State;
 use crate::chunk::FileStat;
+use crate::materialize::beneath::{found, is_there};
 
 /// Names in a staging directory.
 pub(crate) const TREE: &str = "tree";
@@ -94,8 +95,12 @@ impl Plan {
     }
 
     /// Reads the plan; none if there is no whole one.
-    pub(crate) fn read(staging: &Path) -> Option<Self> {
-        let bytes = std::fs::read(staging.join(PLAN)).ok()?;
+    pub(crate) fn read(staging: &Path) -> io::Result<Option<Self>> {
+        let bytes = found(std::fs::read(staging.join(PLAN)))?;
+        Ok(bytes.and_then(|bytes| Self::from_bytes(&bytes)))
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (sum, body) = bytes.split_at_checked(32)?;
         if Hash::of(body).as_bytes() != sum {
             return None;
@@ -107,8 +112,8 @@ impl Plan {
     }
 }
 
-pub(crate) fn is_marked(staging: &Path) -> bool {
-    staging.join(MARK).exists()
+pub(crate) fn is_marked(staging: &Path) -> io::Result<bool> {
+    is_there(&staging.join(MARK))
 }
 
 pub(crate) fn mark(staging: &Path) -> io::Result<()> {
@@ -116,8 +121,8 @@ pub(crate) fn mark(staging: &Path) -> io::Result<()> {
 }
 
 /// True once an activation went to its end.
-pub(crate) fn is_done(staging: &Path) -> bool {
-    staging.join(DONE).exists()
+pub(crate) fn is_done(staging: &Path) -> io::Result<bool> {
+    is_there(&staging.join(DONE))
 }
 
 pub(crate) fn set_done(staging: &Path) -> io::Result<()> {
@@ -126,7 +131,7 @@ pub(crate) fn set_done(staging: &Path) -> io::Result<()> {
 
 /// Notes, before it happens, that a file is kept under another name.
 pub(crate) fn note_kept(staging: &Path, name: &Path) -> io::Result<()> {
-    let mut all = kept(staging);
+    let mut all = kept(staging)?;
     if !all.iter().any(|known| known == name) {
         all.push(name.to_path_buf());
     }
@@ -134,10 +139,10 @@ pub(crate) fn note_kept(staging: &Path, name: &Path) -> io::Result<()> {
     replace(&staging.join(KEPT), &bytes)
 }
 
-pub(crate) fn kept(staging: &Path) -> Vec<PathBuf> {
-    let bytes = std::fs::read(staging.join(KEPT)).unwrap_or_default();
+pub(crate) fn kept(staging: &Path) -> io::Result<Vec<PathBuf>> {
+    let bytes = found(std::fs::read(staging.join(KEPT)))?.unwrap_or_default();
     let names = bytes.split(|b| *b == 0).filter(|name| !name.is_empty());
-    names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect()
+    Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
 }
 
 /// Replaces a small file durably.

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cede_wire::catalog::Oid;
 use cede_wire::limits::{CATALOG_ENTRIES, PATH_BYTES};
 use cede_wire::path::{RelPath, escape};
 
 use super::TreeRefusal;
-use super::git::{Answer, Config, Git, GitError, failed};
+use super::git::{Answer, Config, Git, GitError, GitFault, failed};
 use super::state::{
     ASSUME_UNCHANGED, AUTOCRLF, Alias, EOL, HeadState, INTENT_TO_ADD, IndexEntry, ObjectFormat, Reference, Remote,
     SKIP_WORKTREE, Settings, Stash, State, Upstream, is_carried, is_carried_url, is_mirror, is_remote_name,
     without_user,
 };
 use crate::limits::{EXCLUDE_BYTES, FETCH_RULES, GIT_TEXT_BYTES, REFERENCES, REMOTES, STASHES};
+use crate::materialize::beneath::found;
 
 /// A repository at one moment.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub(crate) struct Repository {
     pub(crate) index_sizes: Vec<u32>,
     /// Sorted.
     untracked: Vec<Vec<u8>>,
-    root: PathBuf,
+    /// The repository's own ignore rules, without comments.
+    exclude: Vec<u8>,
 }
 
 impl Repository {
@@ -63,7 +65,7 @@ impl Repository {
             index,
             index_sizes,
             untracked,
-            root: root.to_path_buf(),
+            exclude: read_exclude(root)?,
             git,
         };
         repository.read_references()?;
@@ -149,7 +151,7 @@ impl Repository {
                 eol: self.word("core.eol", &EOL),
                 ignores_modes: self.is_on("core.filemode") == Some(false),
             },
-            exclude: self.exclude(),
+            exclude: self.exclude.clone(),
             subdirectory,
         }
     }
@@ -159,15 +161,6 @@ impl Repository {
         let said = self.setting(key).map(|value| String::from_utf8_lossy(value).to_lowercase());
         let known = words.iter().find(|word| said.as_deref() == Some(**word));
         known.or(words.first()).copied().unwrap_or_default().to_owned()
-    }
-
-    /// The repository's own ignore rules, without comments.
-    fn exclude(&self) -> Vec<u8> {
-        let text = std::fs::read(self.root.join(".git/info/exclude")).unwrap_or_default();
-        let rules = lines(&text).filter(|line| !line.starts_with(b"#"));
-        let mut kept: Vec<u8> = rules.flat_map(|line| line.iter().chain(b"\n")).copied().collect();
-        kept.truncate(EXCLUDE_BYTES);
-        kept
     }
 
     fn remotes(&self) -> Vec<Remote> {
@@ -244,7 +237,7 @@ fn is_alias(name: &[u8]) -> bool {
 
 /// Turns a failure of git into a refusal.
 pub(crate) fn refusal(error: GitError) -> TreeRefusal {
-    if error.missing {
+    if error.fault == GitFault::Missing {
         return TreeRefusal::GitMissing("there is no git program".to_owned());
     }
     TreeRefusal::NotAccessible { path: ".git".to_owned(), reason: format!("git {}: {}", error.command, error.message) }
@@ -273,9 +266,27 @@ pub(super) fn settings(list: &[u8]) -> Vec<(String, Vec<u8>)> {
     zero_terminated(list).into_iter().filter_map(parse).collect()
 }
 
+fn read_exclude(root: &Path) -> Result<Vec<u8>, TreeRefusal> {
+    let path = root.join(".git/info/exclude");
+    let text = found(std::fs::read(&path)).map_err(|error| TreeRefusal::NotAccessible {
+        path: ".git/info/exclude".to_owned(),
+        reason: error.to_string(),
+    })?;
+    let text = text.unwrap_or_default();
+    let rules = lines(&text).filter(|line| !line.starts_with(b"#"));
+    let mut kept: Vec<u8> = rules.flat_map(|line| line.iter().chain(b"\n")).copied().collect();
+    kept.truncate(EXCLUDE_BYTES);
+    Ok(kept)
+}
+
 fn read_head(git: &Git) -> Result<(HeadState, Option<Oid>), TreeRefusal> {
-    let branch = git.ask(&["symbolic-ref", "-q", "HEAD"], &[]).map_err(refusal)?;
-    let commit = git.ask(&["rev-parse", "-q", "--verify", "HEAD^{commit}"], &[]).map_err(refusal)?;
+    let asked = |arguments: &[&str]| {
+        let answer = git.ask(arguments, &[]).map_err(refusal)?;
+        // 1 is no; anything else says that git could not look.
+        if matches!(answer.code, Some(0 | 1)) { Ok(answer) } else { Err(refusal(failed(arguments, &answer))) }
+    };
+    let branch = asked(&["symbolic-ref", "-q", "HEAD"])?;
+    let commit = asked(&["rev-parse", "-q", "--verify", "HEAD^{commit}"])?;
     let commit = lines(&commit.output).next().and_then(oid);
     match (lines(&branch.output).next(), &commit) {
         (Some(name), _)

@@ -15,6 +15,7 @@ use super::state::{
     index_from_bytes,
 };
 use crate::limits::{GIT_STATE_BYTES, PACKS};
+use crate::materialize::beneath::found;
 use crate::materialize::{Attributes, ReadChunk, Writer, read_checked};
 
 /// Faults that old, honest histories are full of; everything that could harm a reader stays an error.
@@ -135,7 +136,10 @@ pub(crate) fn borrow_objects(clone: &Path, root: &Path) -> Result<(), StageError
     let mut at = 0;
     while let Some(source) = sources.get(at).cloned() {
         at += 1;
-        let alternates = std::fs::read_to_string(source.join("info/alternates")).unwrap_or_default();
+        let alternates = source.join("info/alternates");
+        let alternates =
+            found(std::fs::read_to_string(&alternates)).map_err(|error| StageError::io(&alternates, &error))?;
+        let alternates = alternates.unwrap_or_default();
         let more = alternates.lines().filter(|line| line.starts_with('/')).map(PathBuf::from);
         sources.extend(more.take(8_usize.saturating_sub(sources.len())));
         link_objects(&source, &root.join(".git/objects")).map_err(|error| StageError::io(&source, &error))?;

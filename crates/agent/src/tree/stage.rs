@@ -25,10 +25,10 @@ use super::plan::{Kind, Plan, TREE};
 use super::restore::{self, Records};
 use super::survey::USUAL_DIRECTORY_MODE;
 use super::write::{Content, Job, write_all};
-use super::{Baseline, Capture, CaptureError, CompareError, Tree, inspect};
+use super::{Baseline, Capture, CaptureError, CompareError, Tree, TreeRefusal, inspect};
 use crate::chunk::{StatCache, shown};
 use crate::limits::{FREE_BYTES_LEFT, FREE_NAMES};
-use crate::materialize::beneath::open_root;
+use crate::materialize::beneath::{found, is_there, open_root};
 use crate::materialize::{ReadChunk, Writer};
 
 /// What to stage, and where.
@@ -72,9 +72,9 @@ pub enum StageError {
         /// The first differing paths, escaped.
         differences: Vec<String>,
     },
-    /// The target exists and could not be compared.
-    #[error("cannot compare the target")]
-    Compare(#[source] CompareError),
+    /// The target exists and could not be read: whether it is as the baseline says is not known.
+    #[error("what stands at the target cannot be compared: {0}")]
+    Compare(CompareError),
     /// The payload breaks a rule; it is refused as a whole.
     #[error("the payload is refused: {0}")]
     Hostile(String),
@@ -154,8 +154,10 @@ fn plan_of(request: &StageRequest<'_>, records: Option<&Records>, kind: Kind) ->
 }
 
 /// The first of `preferred`, `preferred-2`, `preferred-3`, … that does not exist.
+///
+/// What cannot be looked at is taken for something that exists.
 pub fn free_target(preferred: &Path) -> PathBuf {
-    let free = |path: &Path| path.symlink_metadata().is_err();
+    let free = |path: &Path| matches!(is_there(path), Ok(false));
     let numbered = |number: u32| {
         let mut name = preferred.as_os_str().to_owned();
         name.push(format!("-{number}"));
@@ -213,19 +215,37 @@ fn check_room(request: &StageRequest<'_>, writer: &Writer, written: &[&Entry]) -
 }
 
 fn check_place(request: &StageRequest<'_>) -> Result<(), StageError> {
-    let above = request.target.ancestors().find_map(|above| above.metadata().ok());
-    let here = request.staging.metadata().ok();
-    match (above, here) {
-        (Some(above), Some(here)) if above.dev() == here.dev() => Ok(()),
-        _ => Err(StageError::OtherFileSystem(shown(request.staging))),
+    let here = request.staging.metadata().map_err(|error| StageError::io(request.staging, &error))?;
+    let mut above = None;
+    for place in request.target.ancestors() {
+        above = found(place.metadata()).map_err(|error| StageError::io(place, &error))?;
+        if above.is_some() {
+            break;
+        }
+    }
+    if above.is_some_and(|above| above.dev() == here.dev()) {
+        Ok(())
+    } else {
+        Err(StageError::OtherFileSystem(shown(request.staging)))
     }
 }
 
-/// What stands at the target: nothing, or the state that the baseline knows.
+/// What stands at the target: nothing, or the state that the baseline knows. What cannot be read does not differ: only
+/// what was seen to be other makes the session stand elsewhere.
 fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
     let differs = |differences| StageError::TargetDiffers { target: shown(request.target), differences };
-    let Ok(metadata) = request.target.symlink_metadata() else { return Ok(None) };
-    if metadata.is_dir() && std::fs::read_dir(request.target).is_ok_and(|mut names| names.next().is_none()) {
+    let unread = |error: io::Error| StageError::Compare(CaptureError::io(request.target, &error).into());
+    let refused = |refusal: TreeRefusal| {
+        if refusal.is_of_the_world() {
+            StageError::Compare(CaptureError::Refused(refusal).into())
+        } else {
+            differs(vec![refusal.to_string()])
+        }
+    };
+    let Some(metadata) = found(request.target.symlink_metadata()).map_err(unread)? else { return Ok(None) };
+    if metadata.is_dir()
+        && std::fs::read_dir(request.target).map_err(unread)?.next().transpose().map_err(unread)?.is_none()
+    {
         return Ok(None);
     }
     if metadata.is_symlink() {
@@ -234,8 +254,8 @@ fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
     let Some(baseline) = request.baseline else {
         return Err(differs(vec!["it exists, and no earlier handoff of this session is known".to_owned()]));
     };
-    let (tree, repository) = inspect::open(request.target).map_err(|refusal| differs(vec![refusal.to_string()]))?;
-    if std::fs::canonicalize(request.target).ok().as_ref() != Some(&tree.root) {
+    let (tree, repository) = inspect::open(request.target).map_err(refused)?;
+    if std::fs::canonicalize(request.target).map_err(unread)? != tree.root {
         return Err(differs(vec!["it lies inside another repository".to_owned()]));
     }
     let scratch = request.staging.join("compare");
@@ -243,7 +263,7 @@ fn current(request: &StageRequest<'_>) -> Result<Option<Current>, StageError> {
     match super::baseline::recapture(&tree, repository.as_ref(), baseline, &scratch, &mut cache) {
         Ok(capture) => Ok(Some(Current { tree, capture })),
         Err(CompareError::Differs(paths)) => Err(differs(paths)),
-        Err(CompareError::Capture(CaptureError::Refused(refusal))) => Err(differs(vec![refusal.to_string()])),
+        Err(CompareError::Capture(CaptureError::Refused(refusal))) => Err(refused(refusal)),
         Err(error) => Err(StageError::Compare(error)),
     }
 }

@@ -327,7 +327,8 @@ impl Walk<'_> {
         let fd = match open_directory(root, &path) {
             Ok(fd) => fd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(_) if ignored => return Ok(()),
+            // What a person may not open was never taken along; below it nothing can be missed that never was.
+            Err(error) if ignored && (!searched || is_closed(&error) && !self.was_below(&path)) => return Ok(()),
             Err(error) => return Err(unreadable(&path, &error)),
         };
         if ignored && self.survey.ignored.count >= IGNORED_COUNTED && !searched {
@@ -350,6 +351,10 @@ impl Walk<'_> {
 
     fn has_tracked_below(&self, path: &[u8]) -> bool {
         self.repository.is_some_and(|repository| repository.tracks_below(path))
+    }
+
+    fn was_below(&self, path: &[u8]) -> bool {
+        self.selection.also.is_some_and(|baseline| baseline.contains_below(path))
     }
 
     fn was_there(&self, path: &[u8]) -> bool {
@@ -378,6 +383,10 @@ fn count(fd: &OwnedFd, tally: &mut Tally, depth: usize) {
             count(&below, tally, depth + 1);
         }
     }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 fn names(fd: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {

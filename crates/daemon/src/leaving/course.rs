@@ -554,7 +554,11 @@ impl Move {
     ) -> Result<(), Failure> {
         let directory = sessions::path_of(&placed.directory);
         let plain = Wanted { key, directory, include_ignored: Vec::new(), exclude: Vec::new(), have: Vec::new() };
-        let wanted = Wanted::kept(&self.context, self.session).unwrap_or(plain);
+        let kept = Wanted::kept(&self.context, self.session).map_err(|error| {
+            let why = format!("how it was captured cannot be read: {error}");
+            failure(exit::FAILED, "the pinned copy was not sent", &why, "check the disk; it is asked for again")
+        })?;
+        let wanted = kept.unwrap_or(plain);
         let payload = offering::capture(&self.context, wanted).await?;
         for _ in 0..cede_wire::limits::ROUNDS {
             // Only the newest key opens what is sent.

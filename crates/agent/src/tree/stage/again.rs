@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, unlinkat};
 use super::written::{Look, Written, git_of, looks};
 use super::{StageError, StageRequest, Staged, check_room, directory_modes, directory_of, repository};
 use crate::materialize::Writer;
-use crate::materialize::beneath::{open_root, parent_of};
+use crate::materialize::beneath::{is_there, open_root, parent_of};
 use crate::tree::git::{Config, Git};
 use crate::tree::globs::prefixes;
 use crate::tree::plan::{Kind, Plan, TREE, is_done, is_marked, sync_directory};
@@ -60,11 +60,12 @@ pub(super) fn finish(request: &StageRequest<'_>, tree: &[&Entry], git: Hash, roo
 }
 
 fn usable(request: &StageRequest<'_>) -> Option<(Plan, Written)> {
-    if !is_marked(request.staging) || is_done(request.staging) {
+    // What is not known of a stage costs its being made again.
+    if !is_marked(request.staging).unwrap_or(false) || is_done(request.staging).unwrap_or(true) {
         return None;
     }
-    let plan = Plan::read(request.staging)?;
-    let free = request.target.symlink_metadata().is_err();
+    let plan = Plan::read(request.staging).ok()??;
+    let free = matches!(is_there(request.target), Ok(false));
     let same = plan.target == request.target && plan.kind == Kind::New;
     (free && same).then(|| Written::read(request.staging)).flatten().map(|written| (plan, written))
 }

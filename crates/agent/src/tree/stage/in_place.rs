@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,9 +13,9 @@ use rustix::fs::AtFlags;
 
 use super::{Current, StageError, StageRequest, check_room, directory_modes, directory_of};
 use crate::chunk::{FileStat, SourceFiles, shown};
-use crate::materialize::beneath::{open_root, parent_of};
+use crate::materialize::beneath::{found, is_link, open_root, parent_of};
 use crate::materialize::{ReadChunk, Writer};
-use crate::tree::git::Git;
+use crate::tree::git::{Git, GitFault};
 use crate::tree::globs::prefixes;
 use crate::tree::plan::{FILES, Kind, NEW_INDEX, OBJECTS, Steps};
 use crate::tree::restore::{self, Records};
@@ -130,31 +131,37 @@ fn see(
     old: &[&Entry],
     steps: &mut Steps,
 ) -> Result<(), StageError> {
+    let unread = |path: &[u8]| {
+        let path = current_path(request, path);
+        move |error: io::Error| StageError::io(&path, &error)
+    };
     let known: BTreeMap<&[u8], &Body> = old.iter().map(|entry| (entry.path.as_bytes(), &entry.body)).collect();
     let gone: BTreeSet<Vec<u8>> = steps.emptied.iter().cloned().collect();
     for entry in changed {
         let path = entry.path.as_bytes();
-        let stat = stat_below(root, path);
+        let stat = stat_below(root, path).map_err(unread(path))?;
         let expected = gone.contains(path) || stat.is_none_or(|stat| is_as_captured(&stat, known.get(path)));
         if !expected {
             return Err(differs(request, &entry.path.shown()));
         }
-        if gone.contains(path) && holds_unknown(&current_path(request, path), &known, path) {
+        if gone.contains(path) && holds_unknown(&current_path(request, path), &known, path).map_err(unread(path))? {
             return Err(differs(request, &format!("{}/", entry.path.shown())));
         }
         let file = stat.filter(|_| !gone.contains(path));
         steps.placed.push((path.to_vec(), file));
     }
     for created in &steps.created {
-        if stat_below(root, created).is_some()
+        let there = stat_below(root, created).map_err(unread(created))?;
+        if there.is_some()
             && !known.contains_key(created.as_slice())
-            && !is_directory_there(root, created)
+            && !there.is_some_and(|stat| is_a_directory(&stat))
         {
             return Err(differs(request, &escape(created)));
         }
     }
     for (path, seen) in &mut steps.removed {
-        let stat = stat_below(root, path).filter(|stat| is_as_captured(stat, known.get(path.as_slice())));
+        let stat = stat_below(root, path).map_err(unread(path))?;
+        let stat = stat.filter(|stat| is_as_captured(stat, known.get(path.as_slice())));
         *seen = stat.ok_or_else(|| differs(request, &escape(path)))?;
     }
     let changing = steps.removed.iter().map(|(path, _)| path).chain(steps.placed.iter().map(|(path, _)| path));
@@ -163,12 +170,12 @@ fn see(
     let before = all_directories(old);
     let new_modes: BTreeSet<&Vec<u8>> = steps.modes.iter().map(|(path, _)| path).collect();
     let opened: Vec<_> = opened.into_iter().filter(|path| before.contains(path)).collect();
-    let restored: Vec<_> = opened
-        .iter()
-        .filter(|path| !new_modes.contains(path) && !gone.contains(*path))
-        .filter_map(|path| stat_below(root, path).map(|stat| (path.clone(), stat.permissions())))
-        .collect();
-    steps.modes.extend(restored);
+    let restored = opened.iter().filter(|path| !new_modes.contains(path) && !gone.contains(*path)).map(|path| {
+        let stat = stat_below(root, path).map_err(unread(path))?;
+        Ok(stat.map(|stat| (path.clone(), stat.permissions())))
+    });
+    let restored: Vec<_> = restored.collect::<Result<Vec<_>, StageError>>()?;
+    steps.modes.extend(restored.into_iter().flatten());
     steps.opened = opened;
     Ok(())
 }
@@ -189,27 +196,35 @@ fn current_path(request: &StageRequest<'_>, path: &[u8]) -> std::path::PathBuf {
 }
 
 /// True if a directory that makes way for a file holds something that the capture does not know: ignored files.
-fn holds_unknown(directory: &Path, known: &BTreeMap<&[u8], &Body>, below: &[u8]) -> bool {
-    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    for name in names {
+fn holds_unknown(directory: &Path, known: &BTreeMap<&[u8], &Body>, below: &[u8]) -> io::Result<bool> {
+    for name in found(std::fs::read_dir(directory))?.into_iter().flatten() {
+        let name = name?;
         let path = [below, b"/", name.file_name().as_bytes()].concat();
-        let is_directory = name.file_type().is_ok_and(|kind| kind.is_dir());
-        let unknown =
-            if is_directory { holds_unknown(&name.path(), known, &path) } else { !known.contains_key(path.as_slice()) };
+        let is_directory = name.file_type()?.is_dir();
+        let unknown = if is_directory {
+            holds_unknown(&name.path(), known, &path)?
+        } else {
+            !known.contains_key(path.as_slice())
+        };
         if unknown {
-            return true;
+            return Ok(true);
         }
     }
-    false
+    Ok(false)
 }
 
-pub(crate) fn stat_below(root: &OwnedFd, path: &[u8]) -> Option<FileStat> {
-    let (above, name) = parent_of(root, path).ok()?;
-    rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| file_stat(&stat))
+/// What stands there; none below what is no directory, or a link.
+pub(crate) fn stat_below(root: &OwnedFd, path: &[u8]) -> io::Result<Option<FileStat>> {
+    let looked =
+        parent_of(root, path).and_then(|(above, name)| Ok(rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?));
+    match looked {
+        Err(error) if is_link(&error) => Ok(None),
+        looked => Ok(found(looked)?.map(|stat| file_stat(&stat))),
+    }
 }
 
-fn is_directory_there(root: &OwnedFd, path: &[u8]) -> bool {
-    stat_below(root, path).is_some_and(|stat| stat.mode & 0o170_000 == 0o040_000)
+fn is_a_directory(stat: &FileStat) -> bool {
+    stat.mode & 0o170_000 == 0o040_000
 }
 
 /// Indexes the packs into a quarantine and prepares the new index; the repository itself is not touched.
@@ -230,10 +245,10 @@ fn repository(
     let index = request.staging.join(NEW_INDEX);
     std::fs::copy(target.join(".git/index"), &index)
         .map(|_| ())
-        .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
         .map_err(|error| StageError::io(&index, &error))?;
     let git = Git::without_filters(target)
-        .map_err(|error| differs(request, &error.message))?
+        .map_err(|error| if error.fault == GitFault::Filter { differs(request, &error.message) } else { error.into() })?
         .variable("GIT_OBJECT_DIRECTORY", objects.as_os_str())
         .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternate(&target.join(".git/objects")))
         .variable("GIT_INDEX_FILE", index.as_os_str());
@@ -270,7 +285,7 @@ fn alternate(path: &Path) -> OsString {
 struct Here<'a>(&'a SourceFiles);
 
 impl ReadChunk for Here<'_> {
-    fn read(&self, id: &cede_wire::id::ChunkId, into: &mut Vec<u8>) -> std::io::Result<()> {
-        self.0.read(id, into).map_err(|_| std::io::ErrorKind::NotFound.into())
+    fn read(&self, id: &cede_wire::id::ChunkId, into: &mut Vec<u8>) -> io::Result<()> {
+        self.0.read(id, into).map_err(|_| io::ErrorKind::NotFound.into())
     }
 }

@@ -174,7 +174,7 @@ fn too_broad_or_missing_directory_is_refused() {
     assert!(matches!(inspect(std::path::Path::new("/")), Err(TreeRefusal::TooBroad(_))));
     let home = std::env::var_os("HOME").unwrap();
     assert!(matches!(inspect(std::path::Path::new(&home)), Err(TreeRefusal::TooBroad(_))));
-    assert!(matches!(refusal(&lab, "missing"), TreeRefusal::NotAccessible { .. }));
+    assert!(matches!(refusal(&lab, "missing"), TreeRefusal::Missing(_)));
     write(&lab.path(""), "file", "x");
     assert!(matches!(refusal(&lab, "file"), TreeRefusal::NotAccessible { .. }));
 }

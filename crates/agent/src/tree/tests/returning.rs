@@ -125,6 +125,55 @@ fn changed_target_is_not_touched() {
     assert_same(&lab.path("abroad"), &beside.root);
 }
 
+/// What cannot be read was not seen to differ: the session waits for it and stands nowhere else.
+///
+/// Shows: T-7
+#[test]
+fn target_that_cannot_be_read_is_not_taken_for_one_that_differs() {
+    let lab = Lab::new();
+    let (home, baseline, back) = journey(&lab);
+    std::fs::remove_file(home.join(".git/info/exclude")).unwrap();
+    std::fs::create_dir(home.join(".git/info/exclude")).unwrap();
+    let before = files(&home);
+    let unread = lab.stage(&back, "home", Some(&baseline));
+    assert!(matches!(&unread, Err(StageError::Compare(_))), "{unread:?}");
+    assert_eq!(files(&home), before);
+    std::fs::remove_dir(home.join(".git/info/exclude")).unwrap();
+    write(&home, ".git/info/exclude", "ignored/\n");
+    assert!(lab.stage(&back, "home", Some(&baseline)).unwrap().in_place, "it goes on once it can be read");
+}
+
+/// A name that the system cannot look up may be taken.
+#[test]
+fn name_that_cannot_be_looked_at_is_not_free() {
+    let lab = Lab::new();
+    let name = "x".repeat(255);
+    assert_eq!(free_target(&lab.path(&name)), lab.path(&name));
+    std::fs::create_dir(lab.path(&name)).unwrap();
+    let long = lab.path(&"x".repeat(256));
+    assert_ne!(free_target(&long), long);
+}
+
+/// A plan that is there and cannot be read is not gone: what was begun by it must not be begun anew.
+///
+/// Shows: T-7
+#[test]
+fn plan_that_cannot_be_read_is_not_a_lost_stage() {
+    let lab = Lab::new();
+    let (_, baseline, back) = journey(&lab);
+    lab.stage(&back, "home", Some(&baseline)).unwrap();
+    let (plan, aside) = (lab.path("staging").join("plan"), lab.path("aside"));
+    std::fs::rename(&plan, &aside).unwrap();
+    assert!(matches!(activate(&lab.path("staging")), Err(ActivateError::NoStage(_))));
+    std::fs::create_dir(&plan).unwrap();
+    assert!(matches!(activate(&lab.path("staging")), Err(ActivateError::Io { .. })));
+    std::fs::remove_dir(&plan).unwrap();
+    std::fs::rename(&aside, &plan).unwrap();
+    activate(&lab.path("staging")).unwrap();
+    std::fs::remove_dir_all(lab.path("home/ignored")).unwrap();
+    assert_same(&lab.path("abroad"), &lab.path("home"));
+}
+
 #[test]
 fn ignored_file_in_the_way_is_not_overwritten() {
     let lab = Lab::new();
