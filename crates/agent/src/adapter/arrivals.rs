@@ -78,7 +78,8 @@ fn collect(
 ) -> std::result::Result<(), AgentError> {
     use std::os::unix::ffi::OsStrExt;
     let entries = std::fs::read_dir(directory).map_err(|error| durable::world("read", directory, &error))?;
-    for entry in entries.flatten() {
+    for entry in entries {
+        let entry = entry.map_err(|error| durable::world("read", directory, &error))?;
         let local = entry.path();
         let name = entry.file_name();
         let path = if prefix.is_empty() { name.as_bytes().to_vec() } else { [prefix, b"/", name.as_bytes()].concat() };

@@ -122,7 +122,7 @@ impl ClaudeCodeAdapter {
     fn forget_fence(&self, native: &NativeId) -> Result<(), AgentError> {
         let had_one = self.fences.read(native)?.is_some();
         self.fences.forget(native)?;
-        if had_one && self.fences.is_empty() {
+        if had_one && self.fences.is_empty()? {
             self.hook().remove()?;
         }
         Ok(())
@@ -163,9 +163,12 @@ impl Adapter for ClaudeCodeAdapter {
     fn discover(&self) -> Result<Vec<SessionInfo>, AgentError> {
         let mut found = Vec::new();
         for (native, place) in self.store.transcripts() {
-            let real = tombstone::real(&place);
-            match self.scans.bounded(&real, LISTING_SCAN_BYTES) {
-                Ok(scan) if scan.rows > 0 => found.push(self.info(native, &real, &scan)),
+            let listed = tombstone::real(&place).and_then(|real| {
+                let scan = self.scans.bounded(&real, LISTING_SCAN_BYTES);
+                Ok((scan.map_err(|error| durable::world("read", &real, &error))?, real))
+            });
+            match listed {
+                Ok((scan, real)) if scan.rows > 0 => found.push(self.info(native, &real, &scan)),
                 Ok(_) => tracing::debug!(%native, "a Claude Code file without a conversation is left out"),
                 Err(error) => tracing::debug!(%native, %error, "a Claude Code file is left out"),
             }
@@ -175,7 +178,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn describe(&self, native: &NativeId) -> Result<SessionInfo, AgentError> {
         let place = self.store.place(native)?;
-        let real = tombstone::real(&place);
+        let real = tombstone::real(&place)?;
         let mut info = self.info(native.clone(), &real, &self.scan(&real)?);
         let side: Vec<PathBuf> = store::side_files(&place)?.into_iter().map(|file| file.local).collect();
         info.bytes += arrivals::bytes(&side);
@@ -183,7 +186,7 @@ impl Adapter for ClaudeCodeAdapter {
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {
-        let written = self.scan(&tombstone::real(&self.store.place(native)?))?.version;
+        let written = self.scan(&tombstone::real(&self.store.place(native)?)?)?.version;
         let measured = written.starts_with("2.1.") && version::is_older(OLDEST, &written);
         let version = if measured { OLDEST.to_owned() } else { written };
         Ok(Requirement { agent: AgentKind::ClaudeCode, version, provider: None })
@@ -191,7 +194,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn capture(&self, native: &NativeId, _scratch: &Path) -> Result<Transcript, AgentError> {
         let place = self.store.place(native)?;
-        let real = tombstone::real(&place);
+        let real = tombstone::real(&place)?;
         let scan = self.scan(&real)?;
         let head = arrivals::head(&real, scan.turns)?;
         let mut files = vec![TranscriptFile { path: logical(CONVERSATION.as_bytes())?, local: real.clone() }];
@@ -205,7 +208,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn fence(&self, native: &NativeId, tombstone: &Tombstone) -> Result<(), AgentError> {
         let place = self.store.place(native)?;
-        let scan = self.scan(&tombstone::real(&place))?;
+        let scan = self.scan(&tombstone::real(&place)?)?;
         let was_fenced = self.is_fenced(native)?;
         let raised = self.put_up(native, &place, &scan, tombstone.text());
         if raised.is_err() && !was_fenced {
@@ -215,7 +218,7 @@ impl Adapter for ClaudeCodeAdapter {
     }
 
     fn lift(&self, native: &NativeId) -> Result<(), AgentError> {
-        for place in self.store.places(native) {
+        for place in self.store.places(native)? {
             if let Some(kept) = fences::unbury(&place, tombstone::is)? {
                 tracing::warn!(kept = %kept.display(), "something else stood where the tombstone was; it is kept");
             }
@@ -224,7 +227,12 @@ impl Adapter for ClaudeCodeAdapter {
     }
 
     fn is_fenced(&self, native: &NativeId) -> Result<bool, AgentError> {
-        Ok(self.store.places(native).iter().any(|place| tombstone::is(place)))
+        for place in self.store.places(native)? {
+            if tombstone::is(&place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn check(&self, requirement: &Requirement) -> Result<(), CannotResume> {

@@ -58,7 +58,7 @@ impl CodexAdapter {
 
     fn file(&self, native: &NativeId) -> Result<PathBuf, AgentError> {
         let unknown = || AgentError::Unknown { agent: AgentKind::Codex, native: native.clone() };
-        self.store.find(native.as_str()).ok_or_else(unknown)
+        self.store.find(native.as_str())?.ok_or_else(unknown)
     }
 
     fn info(&self, native: NativeId, file: &Path, meta: &Meta, scan: &Scan) -> SessionInfo {
@@ -77,7 +77,7 @@ impl CodexAdapter {
     }
 
     fn listed(&self, id: &str, path: &Path) -> Result<Option<SessionInfo>, AgentError> {
-        let real = tombstone::real(path);
+        let real = tombstone::real(path)?;
         let meta = store::meta(&real)?;
         let is_sub_agent = meta.parent_thread_id.is_some() && meta.session_id.as_deref() != Some(id);
         let Some(native) = NativeId::parse(id).filter(|_| !is_sub_agent) else { return Ok(None) };
@@ -94,7 +94,7 @@ impl CodexAdapter {
         let mut files = Vec::new();
         for place in &closure.own {
             let name = place.strip_prefix(&self.store.home).unwrap_or(place);
-            files.push(TranscriptFile { path: logical(name)?, local: tombstone::real(place) });
+            files.push(TranscriptFile { path: logical(name)?, local: tombstone::real(place)? });
         }
         for local in &closure.ancestors {
             let name = local.file_name().map(PathBuf::from).unwrap_or_default();
@@ -107,7 +107,7 @@ impl CodexAdapter {
 
     /// Gives the index the session's own provider again.
     fn restore_provider(&self, rollout: &Path) -> Result<(), AgentError> {
-        let Some(meta) = rollout::meta(rollout).ok().flatten() else { return Ok(()) };
+        let Some(meta) = store::meta_if_any(rollout)? else { return Ok(()) };
         match &meta.model_provider {
             Some(provider) => self.store.set_provider(&meta.id, provider).map(|_| ()),
             None => Ok(()),
@@ -132,13 +132,13 @@ impl CodexAdapter {
 
     /// Keeps forks that stay here working: they find their parent's bytes among the archived sessions.
     fn keep_for_forks(&self, native: &NativeId, file: &Path) -> Result<Option<PathBuf>, AgentError> {
-        if !self.store.has_forks(native) || self.store.find_archived(native.as_str()).is_some() {
+        if !self.store.has_forks(native)? || self.store.find_archived(native.as_str())?.is_some() {
             return Ok(None);
         }
         let name = file.file_name().ok_or_else(|| damaged("a rollout without a name", file))?;
         let copy = self.store.archived().join(name);
         durable::ensure_directory(&self.store.archived())?;
-        durable::link(&tombstone::real(file), &copy)?;
+        durable::link(&tombstone::real(file)?, &copy)?;
         Ok(Some(copy))
     }
 }
@@ -150,7 +150,7 @@ impl Adapter for CodexAdapter {
 
     fn discover(&self) -> Result<Vec<SessionInfo>, AgentError> {
         let mut found = Vec::new();
-        for (id, path) in self.store.rollouts() {
+        for (id, path) in self.store.rollouts()? {
             match self.listed(&id, &path) {
                 Ok(info) => found.extend(info),
                 Err(error) => tracing::debug!(%error, "a Codex file is left out"),
@@ -161,19 +161,19 @@ impl Adapter for CodexAdapter {
 
     fn describe(&self, native: &NativeId) -> Result<SessionInfo, AgentError> {
         let file = self.file(native)?;
-        let real = tombstone::real(&file);
+        let real = tombstone::real(&file)?;
         let meta = store::meta(&real)?;
         let scan = self.scan(&real)?;
         let mut info = self.info(native.clone(), &real, &meta, &scan);
         if let Ok(closure) = self.store.closure(native, &file) {
-            let own = closure.own.iter().map(|place| tombstone::real(place));
+            let own = closure.own.iter().filter_map(|place| tombstone::real(place).ok());
             info.bytes = arrivals::bytes(&own.chain(closure.ancestors).collect::<Vec<_>>());
         }
         Ok(info)
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {
-        let real = tombstone::real(&self.file(native)?);
+        let real = tombstone::real(&self.file(native)?)?;
         let meta = store::meta(&real)?;
         let version = self.scan(&real)?.version;
         Ok(Requirement { agent: AgentKind::Codex, version, provider: meta.model_provider })
@@ -181,7 +181,7 @@ impl Adapter for CodexAdapter {
 
     fn capture(&self, native: &NativeId, _scratch: &Path) -> Result<Transcript, AgentError> {
         let file = self.file(native)?;
-        let real = tombstone::real(&file);
+        let real = tombstone::real(&file)?;
         store::meta(&real)?;
         let scan = self.scan(&real)?;
         let closure = self.store.closure(native, &file)?;
@@ -202,7 +202,7 @@ impl Adapter for CodexAdapter {
             self.fences.write(native, &record)?;
         }
         for place in closure.own.iter().rev() {
-            let meta = store::meta(&tombstone::real(place))?;
+            let meta = store::meta(&tombstone::real(place)?)?;
             // The index first: Codex would take a tombstone with a provider that it knows for a conversation.
             self.store.set_provider(&meta.id, &record.text)?;
             fences::bury(place, &tombstone::bytes(&meta, &record.text), tombstone::is)?;
@@ -213,7 +213,7 @@ impl Adapter for CodexAdapter {
     fn lift(&self, native: &NativeId) -> Result<(), AgentError> {
         let record = self.fences.read(native)?;
         let known = record.as_ref().map(|fence| fence.files.clone()).unwrap_or_default();
-        let places = known.into_iter().chain(self.store.find(native.as_str()));
+        let places = known.into_iter().chain(self.store.find(native.as_str())?);
         for place in places {
             if let Some(kept) = fences::unbury(&place, tombstone::is)? {
                 tracing::warn!(kept = %kept.display(), "something else stood where the tombstone was; it is kept");
@@ -227,7 +227,7 @@ impl Adapter for CodexAdapter {
     }
 
     fn is_fenced(&self, native: &NativeId) -> Result<bool, AgentError> {
-        Ok(self.store.find(native.as_str()).is_some_and(|file| tombstone::is(&file)))
+        self.store.find(native.as_str())?.map_or(Ok(false), |file| tombstone::is(&file))
     }
 
     fn check(&self, requirement: &Requirement) -> Result<(), CannotResume> {
@@ -245,7 +245,7 @@ impl Adapter for CodexAdapter {
 
     fn stop(&self, native: &NativeId) -> Result<(), AgentError> {
         let Some(pid) = lock::holder(&self.store.home, native.as_str()) else { return Ok(()) };
-        let scan = self.scan(&tombstone::real(&self.file(native)?))?;
+        let scan = self.scan(&tombstone::real(&self.file(native)?)?)?;
         let live = |evidence: &str, cure| AgentError::Live { pid, evidence: evidence.to_owned(), cure };
         if scan.unfinished {
             return Err(live("a turn is in flight", "wait for it to end"));
@@ -289,7 +289,7 @@ fn activity(holder: Option<u32>, scan: &Scan) -> Activity {
 }
 
 fn inventory(closure: &Closure) -> Vec<InventoryItem> {
-    let own: Vec<PathBuf> = closure.own.iter().map(|place| tombstone::real(place)).collect();
+    let own: Vec<PathBuf> = closure.own.iter().filter_map(|place| tombstone::real(place).ok()).collect();
     let (main, sub_agents) = own.split_at(own.len().min(1));
     let line = |what: &str, files: &[PathBuf], note: &str| InventoryItem {
         what: what.to_owned(),

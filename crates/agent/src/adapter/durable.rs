@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::adapter::AgentError;
+use crate::adapter::limits::STORE_ENTRIES;
 
 /// Replaces a file by these bytes in one step.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), AgentError> {
@@ -80,9 +81,42 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// True where both names lead to the same file.
-pub(super) fn same_file(a: &Path, b: &Path) -> bool {
-    let identity = |path: &Path| std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    identity(a).is_some_and(|first| Some(first) == identity(b))
+pub(super) fn same_file(a: &Path, b: &Path) -> Result<bool, AgentError> {
+    let identity = |path: &Path| Ok::<_, AgentError>(look(path)?.map(|meta| (meta.dev(), meta.ino())));
+    let (first, second) = (identity(a)?, identity(b)?);
+    Ok(first.is_some() && first == second)
+}
+
+/// What was looked for, or none where it is not there. What cannot be read is an error, and never absent.
+pub(super) fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn look(path: &Path) -> Result<Option<std::fs::Metadata>, AgentError> {
+    found(std::fs::symlink_metadata(path)).map_err(|error| world("look at", path, &error))
+}
+
+/// Whether something stands under the name.
+pub(super) fn is_there(path: &Path) -> Result<bool, AgentError> {
+    Ok(look(path)?.is_some())
+}
+
+/// Whether a directory stands there, or a link to one.
+pub(super) fn is_directory(path: &Path) -> Result<bool, AgentError> {
+    let looked = found(std::fs::metadata(path)).map_err(|error| world("look at", path, &error))?;
+    Ok(looked.is_some_and(|meta| meta.is_dir()))
+}
+
+/// What lies in a directory; nothing where there is none.
+pub(super) fn list(directory: &Path) -> Result<Vec<PathBuf>, AgentError> {
+    let names = found(std::fs::read_dir(directory));
+    let names = names
+        .and_then(|names| names.into_iter().flatten().take(STORE_ENTRIES).map(|entry| Ok(entry?.path())).collect());
+    names.map_err(|error| world("read", directory, &error))
 }
 
 /// What was tried and what the system said.
@@ -124,8 +158,8 @@ mod tests {
         let (a, b) = (place.path().join("a"), place.path().join("b"));
         write(&a, b"x").unwrap();
         link(&a, &b).unwrap();
-        assert!(same_file(&a, &b));
+        assert_eq!(same_file(&a, &b), Ok(true));
         write(&a, b"x").unwrap();
-        assert!(!same_file(&a, &b));
+        assert_eq!(same_file(&a, &b), Ok(false));
     }
 }

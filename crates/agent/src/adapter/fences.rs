@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use cede_wire::session::{AgentKind, NativeId};
 
 use crate::adapter::arrivals::{self, Relation};
+use crate::adapter::limits::BRANCH_NAMES;
 use crate::adapter::{AgentError, Tombstone, durable};
 
 /// The directory of one agent's fences.
@@ -28,6 +29,10 @@ pub(super) struct Fence {
     #[serde(default)]
     pub(super) copies: Vec<PathBuf>,
 }
+
+/// Says whether a file is a tombstone. One that is not there is none; one that cannot be read is an error, since what it
+/// is decides which bytes are the session's.
+pub(super) type IsTombstone = fn(&Path) -> Result<bool, AgentError>;
 
 /// The ending of a file that was set aside; it lies beside its old place, so that both are on one file system.
 const ASIDE: &str = "cede-aside";
@@ -72,19 +77,14 @@ impl Fences {
 
     /// Forgets the fence.
     pub(super) fn forget(&self, native: &NativeId) -> Result<(), AgentError> {
-        if !self.directory.is_dir() {
-            return Ok(());
-        }
         durable::remove(&self.directory.join(native.as_str()))?;
         durable::remove(&self.record(native))
     }
 
     /// True where no session of this agent is fenced.
-    pub(super) fn is_empty(&self) -> bool {
-        std::fs::read_dir(&self.directory).map_or(true, |mut entries| {
-            !entries
-                .any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|ending| ending == "json")))
-        })
+    pub(super) fn is_empty(&self) -> Result<bool, AgentError> {
+        let records = durable::list(&self.directory)?;
+        Ok(!records.iter().any(|path| path.extension().is_some_and(|ending| ending == "json")))
     }
 
     fn record(&self, native: &NativeId) -> PathBuf {
@@ -99,9 +99,10 @@ pub(super) fn aside(path: &Path) -> PathBuf {
 
 /// The file that holds the session's real bytes: the one set aside while a tombstone stands in its place, the one
 /// in its place otherwise. One that a crash left aside after the session came back does not count.
-pub(super) fn real(path: &Path, is_tombstone: impl Fn(&Path) -> bool) -> PathBuf {
+pub(super) fn real(path: &Path, is_tombstone: IsTombstone) -> Result<PathBuf, AgentError> {
     let aside = aside(path);
-    if aside.exists() && (is_tombstone(path) || !path.exists()) { aside } else { path.to_owned() }
+    let is_aside = durable::is_there(&aside)? && (is_tombstone(path)? || !durable::is_there(path)?);
+    Ok(if is_aside { aside } else { path.to_owned() })
 }
 
 /// The name that a file had before it was set aside. `None` where it was not.
@@ -111,9 +112,9 @@ pub(super) fn place_of_aside(path: &Path) -> Option<PathBuf> {
 }
 
 /// Puts a tombstone in the place of a file.
-pub(super) fn bury(path: &Path, tombstone: &[u8], is_tombstone: impl Fn(&Path) -> bool) -> Result<(), AgentError> {
+pub(super) fn bury(path: &Path, tombstone: &[u8], is_tombstone: IsTombstone) -> Result<(), AgentError> {
     let aside = aside(path);
-    if !is_tombstone(path) && path.exists() && !durable::same_file(&aside, path) {
+    if !is_tombstone(path)? && durable::is_there(path)? && !durable::same_file(&aside, path)? {
         clear(&aside, path)?;
         durable::link(path, &aside)?;
     }
@@ -122,7 +123,7 @@ pub(super) fn bury(path: &Path, tombstone: &[u8], is_tombstone: impl Fn(&Path) -
 
 /// Frees the name of the file that is set aside: an old beginning of the conversation goes, anything else is kept.
 fn clear(aside: &Path, path: &Path) -> Result<(), AgentError> {
-    if !aside.exists() {
+    if !durable::is_there(aside)? {
         return Ok(());
     }
     match arrivals::relation(aside, path)? {
@@ -133,16 +134,16 @@ fn clear(aside: &Path, path: &Path) -> Result<(), AgentError> {
 
 /// Puts the real file back. What the tombstone gathered meanwhile is dropped; where `is_tombstone` says that
 /// something else stands there, that is kept beside and its name returned.
-pub(super) fn unbury(path: &Path, is_tombstone: impl Fn(&Path) -> bool) -> Result<Option<PathBuf>, AgentError> {
+pub(super) fn unbury(path: &Path, is_tombstone: IsTombstone) -> Result<Option<PathBuf>, AgentError> {
     let aside = aside(path);
-    if !aside.exists() {
+    if !durable::is_there(&aside)? {
         return Ok(None);
     }
-    if durable::same_file(&aside, path) {
+    if durable::same_file(&aside, path)? {
         durable::remove(&aside)?;
         return Ok(None);
     }
-    let returned = path.exists() && !is_tombstone(path);
+    let returned = durable::is_there(path)? && !is_tombstone(path)?;
     if returned && matches!(arrivals::relation(&aside, path)?, Relation::Same | Relation::Shorter) {
         durable::remove(&aside)?;
         return Ok(None);
@@ -157,16 +158,34 @@ pub(super) fn unbury(path: &Path, is_tombstone: impl Fn(&Path) -> bool) -> Resul
 
 /// A free name beside `path` for a conversation that is kept and no longer in charge.
 pub(super) fn branch(path: &Path) -> PathBuf {
-    let names = (1..=u32::MAX).map(|number| durable::beside(path, &format!("cede-branch-{number}")));
-    names.into_iter().find(|name| !name.exists()).unwrap_or_else(|| durable::beside(path, "cede-branch"))
+    let names = (1..=BRANCH_NAMES).map(|number| durable::beside(path, &format!("cede-branch-{number}")));
+    let free = |name: &PathBuf| matches!(durable::is_there(name), Ok(false));
+    names.into_iter().find(free).unwrap_or_else(|| durable::beside(path, "cede-branch"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn is_tombstone(path: &Path) -> bool {
-        std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"tomb"))
+    fn is_tombstone(path: &Path) -> Result<bool, AgentError> {
+        let bytes = durable::found(std::fs::read(path)).map_err(|error| durable::world("read", path, &error))?;
+        Ok(bytes.is_some_and(|bytes| bytes.starts_with(b"tomb")))
+    }
+
+    /// Shows: A-3
+    #[test]
+    fn file_that_cannot_be_read_is_neither_buried_nor_dug_up() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("session.jsonl");
+        std::fs::write(&path, b"real").unwrap();
+        bury(&path, b"tomb", is_tombstone).unwrap();
+        let unread: IsTombstone = |path| Err(durable::world("read", path, &std::io::Error::other("failing disk")));
+        let names = || std::fs::read_dir(place.path()).unwrap().count();
+        assert!(matches!(bury(&path, b"tomb two", unread), Err(AgentError::World { .. })));
+        assert!(matches!(unbury(&path, unread), Err(AgentError::World { .. })));
+        assert!(matches!(real(&path, unread), Err(AgentError::World { .. })));
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"tomb".to_vec(), 2));
+        assert_eq!(std::fs::read(real(&path, is_tombstone).unwrap()).unwrap(), b"real");
     }
 
     /// Shows: A-3
@@ -178,7 +197,7 @@ mod tests {
         bury(&path, b"tomb one", is_tombstone).unwrap();
         bury(&path, b"tomb two", is_tombstone).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"tomb two");
-        assert_eq!(std::fs::read(real(&path, is_tombstone)).unwrap(), b"real");
+        assert_eq!(std::fs::read(real(&path, is_tombstone).unwrap()).unwrap(), b"real");
         assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
         assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
         assert_eq!(std::fs::read(&path).unwrap(), b"real");
@@ -204,7 +223,7 @@ mod tests {
         std::fs::write(&path, b"real").unwrap();
         bury(&path, b"tomb", is_tombstone).unwrap();
         std::fs::write(&path, b"real and more").unwrap();
-        assert_eq!(real(&path, is_tombstone), path);
+        assert_eq!(real(&path, is_tombstone).unwrap(), path);
         assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
         assert_eq!(std::fs::read(&path).unwrap(), b"real and more");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);

@@ -45,9 +45,13 @@ impl FilesAdapter {
             let doing = format!("make a session of {}", directory.display());
             return Err(AgentError::World { doing, why: "not a directory with a UTF-8 name".to_owned() });
         }
-        let known = self.entries()?.into_iter().find(|(_, adopted)| adopted.directory == directory);
-        if let Some((native, _)) = known {
-            return Ok(native);
+        for native in self.natives()? {
+            match self.read(&native) {
+                Ok(adopted) if adopted.directory == directory => return Ok(native),
+                Ok(_) | Err(AgentError::Unknown { .. } | AgentError::Damaged { .. }) => {}
+                // It may be the session of this very directory: a second one would stand beside it.
+                Err(error) => return Err(error),
+            }
         }
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let native = NativeId::parse(&digits).ok_or_else(|| AgentError::BadArrival(digits.clone()))?;
@@ -55,20 +59,17 @@ impl FilesAdapter {
         Ok(native)
     }
 
+    fn natives(&self) -> Result<Vec<NativeId>, AgentError> {
+        let names = durable::list(&self.registry)?;
+        let id = |path: &PathBuf| NativeId::parse(path.file_name()?.to_str()?.strip_suffix(".json")?);
+        let mut natives: Vec<_> = names.iter().filter_map(id).take(SESSIONS).collect();
+        natives.sort();
+        Ok(natives)
+    }
+
     fn entries(&self) -> Result<Vec<(NativeId, Adopted)>, AgentError> {
-        let entries = match std::fs::read_dir(&self.registry) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(durable::world("read", &self.registry, &error)),
-        };
-        let natives = entries.flatten().filter_map(|entry| {
-            let name = entry.file_name();
-            NativeId::parse(name.to_str()?.strip_suffix(".json")?)
-        });
-        let mut found: Vec<_> =
-            natives.take(SESSIONS).filter_map(|native| Some((native.clone(), self.read(&native).ok()?))).collect();
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(found)
+        let read = |native: NativeId| Some((native.clone(), self.read(&native).ok()?));
+        Ok(self.natives()?.into_iter().filter_map(read).collect())
     }
 
     fn read(&self, native: &NativeId) -> Result<Adopted, AgentError> {
@@ -142,7 +143,8 @@ impl Adapter for FilesAdapter {
         let outcome = match self.read(&arrival.native) {
             Ok(here) if here == arrived => Installed::Unchanged,
             Ok(_) => Installed::Extended,
-            Err(_) => Installed::New,
+            Err(AgentError::Unknown { .. } | AgentError::Damaged { .. }) => Installed::New,
+            Err(error) => return Err(error),
         };
         self.write(&arrival.native, &arrived)?;
         self.lift(&arrival.native)?;

@@ -42,5 +42,8 @@ pub const CACHED_SCANS: usize = 4_096;
 /// listing shows at least the turns at both ends, and describing it alone counts them all.
 pub const LISTING_SCAN_BYTES: u64 = 8 << 20;
 
+/// Most conversations that are kept beside one file: nobody looks through more, and the search for a free name ends.
+pub const BRANCH_NAMES: u32 = 100_000;
+
 /// Longest configuration value or message of an agent that is quoted.
 pub const QUOTED_CHARS: usize = 200;

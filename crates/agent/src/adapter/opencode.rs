@@ -77,7 +77,7 @@ impl OpenCodeAdapter {
         }
         let had_one = self.fences.read(native)?.is_some();
         self.fences.forget(native)?;
-        if had_one && self.fences.is_empty() {
+        if had_one && self.fences.is_empty()? {
             plugin::remove(&self.around.opencode_config)?;
         }
         Ok(())

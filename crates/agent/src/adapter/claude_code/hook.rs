@@ -39,7 +39,7 @@ impl Hook {
             added |= add_to(&mut settings, event, &self.command())?;
         }
         if added {
-            if self.settings.exists() {
+            if durable::is_there(&self.settings)? {
                 durable::copy(&self.settings, &self.before)?;
             }
             self.write(&settings)?;

@@ -17,9 +17,9 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
     let target = adapter.store.home_of(&arrival.native, &arrival.workdir)?;
     let mut outcome = Installed::New;
     let mut old = Vec::new();
-    for place in adapter.store.places(&arrival.native) {
-        let here = tombstone::real(&place);
-        if tombstone::is(&here) {
+    for place in adapter.store.places(&arrival.native)? {
+        let here = tombstone::real(&place)?;
+        if tombstone::is(&here)? {
             old.push(place);
             continue;
         }
@@ -54,7 +54,8 @@ fn settle(adapter: &ClaudeCodeAdapter, arrival: &Arrival, place: &Path) -> Resul
 
 fn belongs_to(staged: &Path, arrival: &Arrival) -> Result<(), AgentError> {
     let bad = |what: &str| AgentError::BadArrival(what.to_owned());
-    let file = std::fs::File::open(staged).map_err(|_| bad("the conversation is missing"))?;
+    let file = durable::found(std::fs::File::open(staged)).map_err(|error| durable::world("open", staged, &error))?;
+    let file = file.ok_or_else(|| bad("the conversation is missing"))?;
     let mut reader = BufReader::new(file);
     while let Some(line) =
         lines::next(&mut reader, RECORD_HEAD_BYTES).map_err(|error| durable::world("read", staged, &error))?
@@ -78,13 +79,13 @@ fn end_stale(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<(), Agent
 
 fn copy_side_files(arrival: &Arrival, target: &Path) -> Result<(), AgentError> {
     let staged = arrival.files.join(SIDE);
-    if !staged.is_dir() {
+    if !durable::is_directory(&staged)? {
         return Ok(());
     }
     let directory = store::side_directory(target);
     for file in arrivals::files(&staged)? {
         let to = directory.join(Path::new(std::ffi::OsStr::from_bytes(file.path.as_bytes())));
-        let same = to.exists() && arrivals::relation(&to, &file.local)? == Relation::Same;
+        let same = durable::is_there(&to)? && arrivals::relation(&to, &file.local)? == Relation::Same;
         if !same {
             durable::copy(&file.local, &to)?;
         }

@@ -23,20 +23,23 @@ impl Store {
     }
 
     /// Every place where a session lies; more than one confuses Claude Code.
-    pub(super) fn places(&self, native: &NativeId) -> Vec<PathBuf> {
+    pub(super) fn places(&self, native: &NativeId) -> Result<Vec<PathBuf>, AgentError> {
         let name = format!("{native}.jsonl");
-        let mut places: Vec<_> = entries(&self.projects())
-            .into_iter()
-            .map(|project| project.join(&name))
-            .filter(|file| file.is_file())
-            .collect();
+        let mut places = Vec::new();
+        for project in durable::list(&self.projects())? {
+            let file = project.join(&name);
+            let looked = durable::found(std::fs::metadata(&file));
+            if looked.map_err(|error| durable::world("look at", &file, &error))?.is_some_and(|meta| meta.is_file()) {
+                places.push(file);
+            }
+        }
         places.sort();
-        places
+        Ok(places)
     }
 
     /// The one place of a session.
     pub(super) fn place(&self, native: &NativeId) -> Result<PathBuf, AgentError> {
-        match self.places(native).as_slice() {
+        match self.places(native)?.as_slice() {
             [] => Err(AgentError::Unknown { agent: AgentKind::ClaudeCode, native: native.clone() }),
             [place] => Ok(place.clone()),
             [first, second, ..] => Err(AgentError::Damaged {
@@ -65,7 +68,7 @@ pub(super) fn side_directory(place: &Path) -> PathBuf {
 /// The files in it.
 pub(super) fn side_files(place: &Path) -> Result<Vec<TranscriptFile>, AgentError> {
     let directory = side_directory(place);
-    if directory.is_dir() { arrivals::files(&directory) } else { Ok(Vec::new()) }
+    if durable::is_directory(&directory)? { arrivals::files(&directory) } else { Ok(Vec::new()) }
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::transcript::Scan;
 use crate::adapter::limits::RECORD_HEAD_BYTES;
-use crate::adapter::{fences, lines};
+use crate::adapter::{AgentError, durable, fences, lines};
 
 const MARK: &str = "cedeTombstone";
 const ASKED: &str = "00000000-0000-4000-8000-00000000ce01";
@@ -47,15 +47,16 @@ pub(super) fn bytes(native: &str, scan: &Scan, text: &str) -> Vec<u8> {
 }
 
 /// True where the file begins as a tombstone does, whatever was appended to it since.
-pub(super) fn is(path: &Path) -> bool {
-    let Ok(file) = std::fs::File::open(path) else { return false };
-    let line = lines::next(&mut std::io::BufReader::new(file), RECORD_HEAD_BYTES);
-    let Ok(Some(line)) = line else { return false };
+pub(super) fn is(path: &Path) -> Result<bool, AgentError> {
+    let unread = |error: std::io::Error| durable::world("read", path, &error);
+    let Some(file) = durable::found(std::fs::File::open(path)).map_err(unread)? else { return Ok(false) };
+    let line = lines::next(&mut std::io::BufReader::new(file), RECORD_HEAD_BYTES).map_err(unread)?;
+    let Some(line) = line else { return Ok(false) };
     let row = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
-    row.get(MARK).and_then(Value::as_bool) == Some(true)
+    Ok(row.get(MARK).and_then(Value::as_bool) == Some(true))
 }
 
 /// The file that holds the session's real bytes.
-pub(super) fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> Result<PathBuf, AgentError> {
     fences::real(path, is)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cede_wire::session::NativeId;
 
 use super::store::id_in_name;
-use super::{ANCESTORS, CodexAdapter, WriterLock, rollout, store, tombstone};
+use super::{ANCESTORS, CodexAdapter, WriterLock, store, tombstone};
 use crate::adapter::arrivals::{self, Relation};
 use crate::adapter::scratch::Scratch;
 use crate::adapter::{AgentError, Arrival, Installed, durable, fences};
@@ -49,7 +49,7 @@ fn sort(arrival: &Arrival) -> Result<Arrived, AgentError> {
         let name = PathBuf::from(std::ffi::OsStr::from_bytes(file.path.as_bytes()));
         let bad = |what: &str| AgentError::BadArrival(format!("{what}: {}", file.path.shown()));
         let id = id_in_name(&name).ok_or_else(|| bad("not a rollout's name"))?;
-        let meta = rollout::meta(&file.local).ok().flatten().ok_or_else(|| bad("no session record"))?;
+        let meta = store::meta_if_any(&file.local)?.ok_or_else(|| bad("no session record"))?;
         if meta.id != id {
             return Err(bad("the id inside is another one"));
         }
@@ -73,9 +73,9 @@ fn sort(arrival: &Arrival) -> Result<Arrived, AgentError> {
 fn no_stranger(adapter: &CodexAdapter, arrived: &Arrived, arrival: &Arrival) -> Result<(), AgentError> {
     let store = &adapter.store;
     for (id, ..) in &arrived.sub_agents {
-        let places = [store.find(id).map(|path| tombstone::real(&path)), store.find_archived(id)];
-        for place in places.into_iter().flatten().filter(|place| !tombstone::is(place)) {
-            let meta = rollout::meta(&place).ok().flatten();
+        let own = store.find(id)?.map(|path| tombstone::real(&path)).transpose()?;
+        for place in [own, store.find_archived(id)?].into_iter().flatten() {
+            let meta = if tombstone::is(&place)? { None } else { store::meta_if_any(&place)? };
             if meta.is_some_and(|meta| meta.session_id.as_deref() != Some(arrival.native.as_str())) {
                 return Err(AgentError::BadArrival(format!("{id} is another session here")));
             }
@@ -88,8 +88,8 @@ fn no_stranger(adapter: &CodexAdapter, arrived: &Arrived, arrival: &Arrival) -> 
 /// and long enough, stays.
 fn install_ancestor(adapter: &CodexAdapter, id: &str, local: &Path) -> Result<(), AgentError> {
     let store = &adapter.store;
-    let here = store.find(id).map(|path| tombstone::real(&path)).or_else(|| store.find_archived(id));
-    let Some(here) = here else {
+    let own = store.find(id)?.map(|path| tombstone::real(&path)).transpose()?;
+    let Some(here) = own.map_or_else(|| store.find_archived(id), |own| Ok(Some(own)))? else {
         let name = local.file_name().unwrap_or_default();
         return durable::copy(local, &store.archived().join(name));
     };
@@ -104,9 +104,10 @@ fn install_ancestor(adapter: &CodexAdapter, id: &str, local: &Path) -> Result<()
 
 fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<Installed, AgentError> {
     let store = &adapter.store;
-    let target = store.find(id).or_else(|| store.indexed(id)).unwrap_or_else(|| store.home.join(name));
-    let here = tombstone::real(&target);
-    if !here.exists() || tombstone::is(&here) {
+    let known = store.find(id)?.map_or_else(|| store.indexed(id), |place| Ok(Some(place)))?;
+    let target = known.unwrap_or_else(|| store.home.join(name));
+    let here = tombstone::real(&target)?;
+    if !durable::is_there(&here)? || tombstone::is(&here)? {
         durable::copy(local, &target)?;
         return Ok(Installed::New);
     }
@@ -140,9 +141,9 @@ fn keep_branch(here: &Path, target: &Path) -> Result<PathBuf, AgentError> {
 /// own unarchiving would later put the old copy over the new one.
 fn take_out_of_archive(adapter: &CodexAdapter, id: &str) -> Result<(), AgentError> {
     let store = &adapter.store;
-    let Some(archived) = store.find_archived(id) else { return Ok(()) };
-    match store.find(id) {
-        Some(place) if durable::same_file(&archived, &tombstone::real(&place)) => durable::remove(&archived),
+    let Some(archived) = store.find_archived(id)? else { return Ok(()) };
+    match store.find(id)? {
+        Some(place) if durable::same_file(&archived, &tombstone::real(&place)?)? => durable::remove(&archived),
         Some(place) => durable::rename(&archived, &fences::branch(&place)),
         None => unarchive(adapter, id, &archived),
     }
@@ -152,7 +153,7 @@ fn unarchive(adapter: &CodexAdapter, id: &str, archived: &Path) -> Result<(), Ag
     let scratch = Scratch::new(&adapter.around.state)?;
     let arguments = ["unarchive", id].map(std::ffi::OsStr::new);
     adapter.around.run("codex", &arguments, &adapter.around.home, &scratch.path().join("said"))?;
-    if archived.exists() || adapter.store.find(id).is_none() {
+    if durable::is_there(archived)? || adapter.store.find(id)?.is_none() {
         return Err(store::damaged("Codex did not take it out of its archive", archived));
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! Where Codex keeps its files, and which file is whose.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use cede_wire::session::NativeId;
 
@@ -30,22 +32,22 @@ pub(super) struct Closure {
 
 impl Store {
     /// Every rollout below `sessions`, by the id in its name.
-    pub(super) fn rollouts(&self) -> BTreeMap<String, PathBuf> {
+    pub(super) fn rollouts(&self) -> Result<BTreeMap<String, PathBuf>, AgentError> {
         let mut found = Vec::new();
-        walk(&self.sessions(), 0, &mut found);
-        found.into_iter().filter_map(|path| Some((id_in_name(&path)?, path))).collect()
+        walk(&self.sessions(), 0, &mut found)?;
+        Ok(found.into_iter().filter_map(|path| Some((id_in_name(&path)?, path))).collect())
     }
 
     /// The file of a session below `sessions`: where Codex looks, be it the session or a tombstone.
-    pub(super) fn find(&self, native: &str) -> Option<PathBuf> {
-        self.rollouts().remove(native)
+    pub(super) fn find(&self, native: &str) -> Result<Option<PathBuf>, AgentError> {
+        Ok(self.rollouts()?.remove(native))
     }
 
     /// The file of an archived session.
-    pub(super) fn find_archived(&self, native: &str) -> Option<PathBuf> {
+    pub(super) fn find_archived(&self, native: &str) -> Result<Option<PathBuf>, AgentError> {
         let mut found = Vec::new();
-        walk(&self.archived(), 0, &mut found);
-        found.into_iter().find(|path| id_in_name(path).as_deref() == Some(native))
+        walk(&self.archived(), 0, &mut found)?;
+        Ok(found.into_iter().find(|path| id_in_name(path).as_deref() == Some(native)))
     }
 
     pub(super) fn sessions(&self) -> PathBuf {
@@ -58,25 +60,40 @@ impl Store {
 
     /// The path that Codex's index names for a session. A returning file must stand exactly there: Codex looks
     /// nowhere else while the row exists.
-    pub(super) fn indexed(&self, native: &str) -> Option<PathBuf> {
+    pub(super) fn indexed(&self, native: &str) -> Result<Option<PathBuf>, AgentError> {
         let file = self.home.join("state_5.sqlite");
+        if !durable::is_there(&file)? {
+            return Ok(None);
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let index = file.exists().then(|| Connection::open_with_flags(&file, flags).ok()).flatten()?;
-        let row = index.query_row("select rollout_path from threads where id = ?1", [native], |row| row.get(0));
-        let path = PathBuf::from(row.ok().and_then(|text: Option<String>| text)?);
-        let plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
-        (plain && path.starts_with(self.sessions()) && id_in_name(&path).as_deref() == Some(native)).then_some(path)
+        let ask = || -> rusqlite::Result<Option<String>> {
+            let index = Connection::open_with_flags(&file, flags)?;
+            index.busy_timeout(INDEX_PATIENCE)?;
+            let query = "select rollout_path from threads where id = ?1";
+            index.query_row(query, [native], |row| row.get::<_, Option<String>>(0)).optional().map(Option::flatten)
+        };
+        let named = match ask() {
+            Ok(named) => named,
+            // An index of another form says nothing; one that was not read may name the place.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => None,
+            Err(error) => return Err(unread(&file, &error)),
+        };
+        let of_it = |path: &PathBuf| {
+            let plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+            plain && path.starts_with(self.sessions()) && id_in_name(path).as_deref() == Some(native)
+        };
+        Ok(named.map(PathBuf::from).filter(of_it))
     }
 
     /// Changes the model provider in the index, where it has a row for the session; returns the one from before.
     pub(super) fn set_provider(&self, native: &str, provider: &str) -> Result<Option<String>, AgentError> {
         let file = self.home.join("state_5.sqlite");
-        if !file.exists() {
+        if !durable::is_there(&file)? {
             return Ok(None);
         }
         let change = || -> rusqlite::Result<Option<String>> {
             let index = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-            index.busy_timeout(std::time::Duration::from_secs(10))?;
+            index.busy_timeout(INDEX_PATIENCE)?;
             index.pragma_update(None, "synchronous", "full")?;
             let query = "select model_provider from threads where id = ?1";
             let before: Option<String> = index.query_row(query, [native], |row| row.get(0)).optional()?;
@@ -94,11 +111,11 @@ impl Store {
 
     /// The session's file, its sub-agents' and its ancestors'.
     pub(super) fn closure(&self, native: &NativeId, file: &Path) -> Result<Closure, AgentError> {
-        let all = self.rollouts();
+        let all = self.rollouts()?;
         let mut own = vec![file.to_owned()];
         let mut bases = Vec::new();
         for (id, path) in &all {
-            let Ok(Some(meta)) = rollout::meta(&tombstone::real(path)) else { continue };
+            let Some(meta) = meta_if_any(&tombstone::real(path)?)? else { continue };
             let is_main = id == native.as_str();
             let is_sub_agent = meta.session_id.as_deref() == Some(native.as_str()) && !is_main;
             if is_sub_agent && own.len() < CLOSURE_FILES {
@@ -120,7 +137,7 @@ impl Store {
                 continue;
             }
             let path = self.ancestor(&base)?;
-            let meta = rollout::meta(&path).ok().flatten();
+            let meta = meta_if_any(&path)?;
             bases.extend(meta.and_then(|meta| meta.history_base));
             found.insert(base.thread_id, path);
             if found.len() > CLOSURE_FILES {
@@ -131,8 +148,8 @@ impl Store {
     }
 
     fn ancestor(&self, base: &rollout::Base) -> Result<PathBuf, AgentError> {
-        let places =
-            [self.find(&base.thread_id).map(|path| tombstone::real(&path)), self.find_archived(&base.thread_id)];
+        let own = self.find(&base.thread_id)?.map(|path| tombstone::real(&path)).transpose()?;
+        let places = [own, self.find_archived(&base.thread_id)?];
         let long_enough = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() >= base.end_byte_offset);
         let found = places.into_iter().flatten().find(long_enough);
         found.ok_or_else(|| {
@@ -141,12 +158,35 @@ impl Store {
     }
 
     /// The sessions here whose history begins in this one.
-    pub(super) fn has_forks(&self, native: &NativeId) -> bool {
-        self.rollouts().values().any(|path| {
-            let base = rollout::meta(&tombstone::real(path)).ok().flatten().and_then(|meta: Meta| meta.history_base);
-            base.is_some_and(|base| base.thread_id == native.as_str())
-        })
+    pub(super) fn has_forks(&self, native: &NativeId) -> Result<bool, AgentError> {
+        for path in self.rollouts()?.values() {
+            let base = meta_if_any(&tombstone::real(path)?)?.and_then(|meta| meta.history_base);
+            if base.is_some_and(|base| base.thread_id == native.as_str()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
+}
+
+/// How long Codex may hold its index.
+const INDEX_PATIENCE: Duration = Duration::from_secs(10);
+
+fn unread(file: &Path, error: &rusqlite::Error) -> AgentError {
+    AgentError::World { doing: format!("read {}", file.display()), why: error.to_string() }
+}
+
+/// The first record of some session's file. None where it is none, where it vanished, and where a person may not read it:
+/// Codex cannot either.
+pub(super) fn meta_if_any(path: &Path) -> Result<Option<Meta>, AgentError> {
+    match rollout::meta(path) {
+        Err(error) if is_shut(&error) => Ok(None),
+        meta => meta.map_err(|error| durable::world("read", path, &error)),
+    }
+}
+
+fn is_shut(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
 }
 
 /// The thread id at the end of `rollout-<time>-<id>.jsonl`.
@@ -168,16 +208,25 @@ pub(super) fn meta(path: &Path) -> Result<Meta, AgentError> {
     meta.ok_or_else(|| damaged("the first record is missing or is not a session's", path))
 }
 
-fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let Ok(kind) = entry.file_type() else { continue };
+fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), AgentError> {
+    let world = |error: std::io::Error| durable::world("read", directory, &error);
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if is_shut(&error) => return Ok(()),
+        entries => entries.map_err(world)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(world)?;
+        let kind = match entry.file_type() {
+            Err(error) if is_shut(&error) => continue,
+            kind => kind.map_err(world)?,
+        };
         if kind.is_dir() && depth < STORE_DEPTH {
-            walk(&entry.path(), depth + 1, found);
+            walk(&entry.path(), depth + 1, found)?;
         } else if kind.is_file() && found.len() < STORE_ENTRIES {
             found.push(entry.path());
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

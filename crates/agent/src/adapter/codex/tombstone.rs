@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::rollout::Meta;
 use crate::adapter::limits::RECORD_BYTES;
-use crate::adapter::{fences, lines};
+use crate::adapter::{AgentError, durable, fences, lines};
 
 const ORIGINATOR: &str = "cede tombstone";
 
@@ -37,15 +37,16 @@ pub(super) fn bytes(meta: &Meta, text: &str) -> Vec<u8> {
 }
 
 /// True where the file begins as a tombstone does.
-pub(super) fn is(path: &Path) -> bool {
-    let Ok(file) = std::fs::File::open(path) else { return false };
-    let line = lines::next(&mut std::io::BufReader::new(file), RECORD_BYTES);
-    let Ok(Some(line)) = line else { return false };
+pub(super) fn is(path: &Path) -> Result<bool, AgentError> {
+    let unread = |error: std::io::Error| durable::world("read", path, &error);
+    let Some(file) = durable::found(std::fs::File::open(path)).map_err(unread)? else { return Ok(false) };
+    let line = lines::next(&mut std::io::BufReader::new(file), RECORD_BYTES).map_err(unread)?;
+    let Some(line) = line else { return Ok(false) };
     let record = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
-    record.pointer("/payload/originator").and_then(Value::as_str) == Some(ORIGINATOR)
+    Ok(record.pointer("/payload/originator").and_then(Value::as_str) == Some(ORIGINATOR))
 }
 
 /// The file that holds the session's real bytes.
-pub(super) fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> Result<PathBuf, AgentError> {
     fences::real(path, is)
 }

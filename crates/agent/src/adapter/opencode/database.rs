@@ -69,7 +69,7 @@ impl Database {
     }
 
     fn open_with(file: &Path, flags: OpenFlags) -> Result<Option<Self>, AgentError> {
-        if !file.exists() {
+        if !durable::is_there(file)? {
             return Ok(None);
         }
         let opened = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
