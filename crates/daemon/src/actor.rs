@@ -23,7 +23,7 @@ use crate::moves::Moves;
 use crate::pairing::{PairStep, Pairing};
 use crate::peers::Peers;
 use crate::take::{TakeQuestion, Takes};
-use crate::witness::{Mark, Witness};
+use crate::witness::{Mark, Members, Witness};
 
 /// What the world tells the actor.
 pub(crate) enum Input {
@@ -244,7 +244,7 @@ impl Actor {
         self.make_durable(batch).await?;
         if let Some(mark) = mark {
             self.mark = Some(mark);
-            let (witness, members) = (self.witness.clone(), self.peers.log.as_ref().map_or(0, |log| log.length()));
+            let (witness, members) = (self.witness.clone(), Members::of(self.peers.log.as_ref()));
             tokio::task::spawn_blocking(move || witness.note(mark, members));
         }
         Ok(())

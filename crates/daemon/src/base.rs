@@ -102,10 +102,15 @@ fn kept_records(context: &Context, session: SessionId) -> PathBuf {
 }
 
 /// Keeps a departure's small records for the way back, where they need not be sent again, and forgets what else was
-/// captured. Nothing depends on them. Blocks.
-pub(crate) fn keep_records(context: &Context, session: SessionId) {
+/// captured. Nothing depends on them. `over`: the move that is over; what a later one captures is not touched. Blocks.
+pub(crate) fn keep_records(context: &Context, session: SessionId, over: Option<u64>) {
     let capturing = context.capturing(session);
     let _held = capturing.lock().unwrap_or_else(PoisonError::into_inner);
+    // A move is known before it captures, and its capture waits for this.
+    let again = context.ask(move |actor| actor.leaves_again(session, over));
+    if tokio::runtime::Handle::current().block_on(again) != Ok(false) {
+        return;
+    }
     let (made, kept) = (records_of(context, session), kept_records(context, session));
     let _ = std::fs::remove_dir_all(&kept);
     if std::fs::create_dir_all(&kept).is_ok() {

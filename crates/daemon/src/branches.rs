@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use cede_agent::adapter::{AgentError, Tombstone};
-use cede_agent::tree::{root_of, set_aside};
+use cede_agent::tree::{TreeRefusal, root_of, set_aside};
 use cede_wire::control::Check;
 use cede_wire::custody::{FencingToken, Head};
 use cede_wire::id::{DeviceId, SessionId};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::clock::unix_ms;
-use crate::context::{Context, Stopping};
+use crate::context::{Context, Stopping, found};
 use crate::limits;
 
 /// What was kept, as it stands beside it.
@@ -56,10 +56,17 @@ impl Actor {
         tokio::spawn(async move {
             let mut wait = limits::DIAL_FIRST;
             loop {
-                let aside = aside.clone();
-                match context.block(move |context| keep(context, &aside)).await {
+                // Once the session came back there is nothing to keep, and no fence to raise.
+                if context.ask(move |actor| actor.custodian.to_branch(session)).await != Ok(true) {
+                    return;
+                }
+                let keeping = aside.clone();
+                match context.block(move |context| keep(context, &keeping)).await {
                     Ok(Ok(place)) => {
-                        return context.tell(move |actor| actor.kept_aside(session, place)).await;
+                        let key = aside.key.clone();
+                        context.tell(move |actor| actor.kept_aside(session, place)).await;
+                        // It may have come back while the fence went up.
+                        return context.lift_where_in_charge(key).await;
                     }
                     Ok(Err(why)) => tracing::error!(session = %session.short(), why, "not kept aside yet"),
                     Err(Stopping::Fault) => tracing::error!(session = %session.short(), "not kept aside yet"),
@@ -129,6 +136,8 @@ fn keep(context: &Context, aside: &Aside) -> Result<PathBuf, String> {
     std::fs::create_dir_all(&place).map_err(io("make a directory"))?;
     let (files, head) = keep_conversation(context, aside, &place.join("conversation"))?;
     let git_branch = keep_tree(aside)?;
+    // Everything before the word that it is kept.
+    crate::receiving::sync_file_system(&place).map_err(io("flush"))?;
     let branch = Branch {
         session,
         token: aside.token,
@@ -142,7 +151,8 @@ fn keep(context: &Context, aside: &Aside) -> Result<PathBuf, String> {
     let json = serde_json::to_vec_pretty(&branch).map_err(|error| error.to_string())?;
     write_durably(&place, README, instructions(&branch, head, aside).as_bytes()).map_err(io("write"))?;
     write_durably(&place, BRANCH, &json).map_err(io("write"))?;
-    for directory in place.ancestors().take(3) {
+    // The place, the session's directory, that of all branches, and the state, where the first one appears.
+    for directory in place.ancestors().take(4) {
         File::open(directory).and_then(|file| file.sync_all()).map_err(io("flush a directory"))?;
     }
     Ok(place)
@@ -181,18 +191,24 @@ fn keep_conversation(context: &Context, aside: &Aside, into: &Path) -> Result<(u
 }
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    let above = to.parent().unwrap_or(to);
-    std::fs::create_dir_all(above)?;
-    std::fs::copy(from, to)?;
-    File::open(to)?.sync_all()?;
-    File::open(above)?.sync_all()
+    std::fs::create_dir_all(to.parent().unwrap_or(to))?;
+    std::fs::copy(from, to).map(drop)
 }
 
 /// The working tree stays where it is; a git tree is kept on a branch besides, since somebody may work on in it.
 fn keep_tree(aside: &Aside) -> Result<Option<String>, String> {
-    let Some(directory) = aside.directory.as_ref().filter(|directory| directory.is_dir()) else { return Ok(None) };
-    let Ok(root) = root_of(directory) else { return Ok(None) };
-    if !root.join(".git").is_dir() {
+    let Some(directory) = &aside.directory else { return Ok(None) };
+    let root = match root_of(directory) {
+        Ok(root) => root,
+        // What cannot be read now may hold what only this device has.
+        Err(unread @ (TreeRefusal::NotAccessible { .. } | TreeRefusal::GitMissing(_))) => {
+            return Err(unread.to_string());
+        }
+        Err(_) => return Ok(None),
+    };
+    let git = root.join(".git");
+    let found = found(std::fs::metadata(&git)).map_err(|error| format!("cannot read {}: {error}", git.display()))?;
+    if !found.is_some_and(|metadata| metadata.is_dir()) {
         return Ok(None);
     }
     let branch = format!("cede/{}-{}", aside.key.id().short(), aside.token.generation);

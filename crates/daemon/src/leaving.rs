@@ -67,6 +67,19 @@ pub(crate) enum LeavingEvent {
     Over(Refusal, String),
 }
 
+impl Context {
+    /// A session that came back meanwhile must not stay behind a fence that went up too late.
+    pub(crate) async fn lift_where_in_charge(&self, key: SessionKey) {
+        loop {
+            let (session, key) = (key.id(), key.clone());
+            if self.ask(move |actor| actor.lift_if_in_charge(session, key)).await != Ok(true) {
+                return;
+            }
+            tokio::time::sleep(limits::DIAL_LONGEST).await;
+        }
+    }
+}
+
 impl Actor {
     /// Registers a move and starts its task.
     pub(crate) fn start_leaving(&mut self, order: Order) -> Result<(), Failure> {
@@ -226,15 +239,7 @@ impl Actor {
             if let Ok(Err(error)) = raised {
                 tracing::warn!(session = %session.short(), %error, "the tombstone keeps its first text");
             }
-            // A session that came back meanwhile must not stay behind a fence that went up too late.
-            loop {
-                let key = key.clone();
-                let arrives = context.ask(move |actor| actor.lift_if_in_charge(session, key)).await;
-                if arrives != Ok(true) {
-                    return;
-                }
-                tokio::time::sleep(limits::DIAL_LONGEST).await;
-            }
+            context.lift_where_in_charge(key).await;
         });
     }
 
@@ -254,9 +259,10 @@ impl Actor {
             view.pause_ms = millis(frozen);
         }
         self.report(session, Phase::Committed, (0, 0), 0, "");
+        let over = self.leaving.get(&session).map(|leaving| leaving.number);
         self.leaving_event(session, LeavingEvent::Retired);
         let context = self.context.clone();
-        tokio::task::spawn_blocking(move || base::keep_records(&context, session));
+        tokio::task::spawn_blocking(move || base::keep_records(&context, session, over));
     }
 
     pub(crate) fn leaving_link_down(&mut self, device: DeviceId) {
@@ -265,6 +271,11 @@ impl Actor {
         for session in all {
             self.leaving_event(session, LeavingEvent::LinkDown);
         }
+    }
+
+    /// Whether the session leaves again, by another move than this one.
+    pub(crate) fn leaves_again(&self, session: SessionId, over: Option<u64>) -> bool {
+        self.leaving.get(&session).is_some_and(|leaving| Some(leaving.number) != over)
     }
 
     /// The attempt is over and this device still is the owner: the fence comes down.

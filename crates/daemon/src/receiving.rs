@@ -625,7 +625,7 @@ fn staging_failed(error: cede_agent::tree::StageError) -> Placing {
     }
 }
 
-fn sync_file_system(path: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_file_system(path: &Path) -> std::io::Result<()> {
     let directory = std::fs::File::open(path)?;
     rustix::fs::syncfs(&directory)?;
     Ok(())

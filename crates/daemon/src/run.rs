@@ -14,7 +14,7 @@ use cede_seal::device::LocalDevice;
 use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
 use cede_store::journal::{CommitError, Condition, Journal, JournalError, Replay};
 use cede_store::objects::{ObjectError, Objects};
-use cede_wire::id::DeviceId;
+use cede_wire::id::{DeviceId, Incarnation};
 use cede_wire::record::{Doubt, Record};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -29,7 +29,7 @@ use crate::options::Options;
 use crate::peers::{Door, Peers};
 use crate::seizing::Seizes;
 use crate::succession;
-use crate::witness::{Found, Mark, Witness};
+use crate::witness::{Found, Mark, Members, Witness};
 
 /// Why a daemon did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -151,11 +151,11 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let home = Home::open(&options.state)?;
     forget_calls(options);
     let incarnation = home.incarnation(random()?)?;
-    let (local, journal, mut replay, damaged) = remember(&home, options.start_over)?;
-    let facts = Facts::of(&replay.records);
-    let log = (!facts.members.is_empty()).then(|| MembershipLog::from_entries(&facts.members)).transpose()?;
-    let clock = Clock::start();
     let witness = Witness::open(&options.notes, home.dir(), incarnation);
+    let (local, journal, mut replay, damaged) = remember(&home, &witness, options.start_over)?;
+    let facts = Facts::of(&replay.records);
+    let log = log_of(&facts)?;
+    let clock = Clock::start();
     let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
     let (mark, found) = begin_marked(&witness, &journal, &mut replay, log.as_ref(), trust)?;
     let mesh = log.as_ref().map(MembershipLog::mesh);
@@ -241,6 +241,10 @@ fn open_letters(home: &Home, ledger: &Ledger) -> Result<Objects, ObjectError> {
     Ok(letters)
 }
 
+fn log_of(facts: &Facts) -> Result<Option<MembershipLog>, RunError> {
+    Ok((!facts.members.is_empty()).then(|| MembershipLog::from_entries(&facts.members)).transpose()?)
+}
+
 fn known_peers(
     me: DeviceId,
     log: Option<MembershipLog>,
@@ -255,7 +259,11 @@ fn known_peers(
 }
 
 /// The key and the journal, after a leaving that was begun is finished; and whether the journal is damaged.
-fn remember(home: &Home, start_over: bool) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
+fn remember(
+    home: &Home,
+    witness: &Witness,
+    start_over: bool,
+) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
     let known = identity(home)?;
     let (mut journal, mut replay) = Journal::open(home)?;
     let local = match known {
@@ -268,12 +276,34 @@ fn remember(home: &Home, start_over: bool) -> Result<(Arc<LocalDevice>, Journal,
         journal = begin_anew(home, journal, &mut replay, damaged)?;
         damaged = false;
     }
-    // What a damaged journal says is no ground to hand anything on.
-    let local = if damaged { local } else { succession::finish(home, &journal, &mut replay, local)? };
+    // What a journal says that is damaged, or may be an older one or a copy, is no ground to hand anything on.
+    let local = if damaged || home.secret(succession::NEXT)?.is_none() {
+        local
+    } else if is_doubtful(witness, &replay, &local)? {
+        tracing::error!(
+            "the mesh is not left: this device's records may not be the newest; confirm them, then start again"
+        );
+        local
+    } else {
+        succession::finish(home, &journal, &mut replay, local)?
+    };
     if !damaged && journal.wants_rewrite() {
         rewrite(&journal, &replay, local.device());
     }
     Ok((Arc::new(local), journal, replay, damaged))
+}
+
+/// Whether something speaks against the journal: the note outside of it, or a doubt in it that nobody settled.
+fn is_doubtful(witness: &Witness, replay: &Replay, local: &LocalDevice) -> Result<bool, RunError> {
+    let log = log_of(&Facts::of(&replay.records))?;
+    if witness.look(&replay.records, Members::of(log.as_ref())).doubt.is_some() {
+        return Ok(true);
+    }
+    let (mesh, now) = (log.as_ref().map(MembershipLog::mesh), Clock::start().now());
+    let local = Arc::new(LocalDevice::from_secret(&local.secret()));
+    let custodian =
+        Custodian::restore(local, Incarnation::new([0; 16]), mesh, replay.records.iter(), Trust::Whole, now)?;
+    Ok(custodian.doubt().is_some())
 }
 
 /// The operator looked at a damaged journal: what can be read of it is kept, and nothing acts until it is confirmed.
@@ -297,7 +327,7 @@ fn begin_marked(
     log: Option<&MembershipLog>,
     trust: Trust,
 ) -> Result<(Option<Mark>, Found), RunError> {
-    let members = log.map_or(0, MembershipLog::length);
+    let members = Members::of(log);
     let found = witness.look(&replay.records, members);
     if trust == Trust::Unconfirmed {
         return Ok((None, found));

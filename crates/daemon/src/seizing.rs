@@ -202,21 +202,36 @@ impl Actor {
         let said = answers.iter().map(|(device, refusal, detail)| {
             format!("{} says no ({refusal}: {})", self.device_name(*device), crate::scrutiny::detail(detail))
         });
-        let silent = silent.iter().map(|device| format!("{} did not answer", self.device_name(*device)));
-        let all: Vec<String> = said.chain(silent).collect();
+        let silent: Vec<String> = silent.iter().map(|device| self.device_name(*device)).collect();
+        let all: Vec<String> = said.chain(silent.iter().map(|name| format!("{name} did not answer"))).collect();
         let why = if all.is_empty() {
             "who is in charge, or what lies here of it, changed meanwhile".to_owned()
         } else {
             format!("more than half of all devices must agree: {}", all.join("; "))
         };
         let exit = if refusal == Refusal::TimedOut { exit::TIMEOUT } else { exit::REFUSED };
-        let cure = format!("start those devices, then type it again: cede take --force {}", session.short());
+        let again = format!("cede take --force {}", session.short());
+        // Starting what answered changes nothing.
+        let cure = match silent.as_slice() {
+            [] if answers.is_empty() => format!("look who is in charge now: cede status; then: {again}"),
+            [] => format!("settle what they say, then type it again: {again}"),
+            silent => format!("start {}, then type it again: {again}", silent.join(" and ")),
+        };
         let failed = Failure {
             refusal: Some(refusal),
-            now_at: Some(self.in_charge(session)),
+            now_at: Some(self.last_known_owner(session)),
             ..failure(exit, NOT_TAKEN, &why, &cure)
         };
         self.end_seize(session, failed);
+    }
+
+    /// An owner that is away says nothing itself.
+    fn last_known_owner(&self, session: SessionId) -> String {
+        let owner = self.custodian.owner(session);
+        let here = self.context.local.device();
+        let away = owner.is_some_and(|owner| owner != here && !self.peers.is_connected(owner));
+        let named = self.in_charge(session);
+        if away { format!("{named}, as far as is known here") } else { named }
     }
 
     fn not_seized(&self, session: SessionId, error: &SeizeError) -> Failure {
@@ -244,7 +259,7 @@ impl Actor {
             ),
             SeizeError::Bug(_) => (exit::FAILED, error.to_string(), "cede doctor".to_owned()),
         };
-        Failure { now_at: Some(self.in_charge(session)), ..failure(exit, NOT_TAKEN, &why, &cure) }
+        Failure { now_at: Some(self.last_known_owner(session)), ..failure(exit, NOT_TAKEN, &why, &cure) }
     }
 }
 

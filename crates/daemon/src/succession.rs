@@ -9,7 +9,7 @@ use cede_seal::device::LocalDevice;
 use cede_store::home::Home;
 use cede_store::journal::{Journal, Replay};
 use cede_wire::control::{Answer, Failure, exit};
-use cede_wire::id::SessionId;
+use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::record::Record;
 
 use crate::actor::Actor;
@@ -42,7 +42,26 @@ impl Actor {
             let cure = format!("cede status, or withdraw it: cede cancel {}", session.short());
             return refused(exit::PENDING, "a move is under way", &cure);
         }
+        if let Some((session, owner)) = self.staged_for_me() {
+            let (id, owner) = (session.short(), self.device_name(owner));
+            let why =
+                format!("{owner} sent everything of session {id} and may release it to this device at any moment");
+            let cure = format!(
+                "start {owner} and wait for it, or end the move there: cede cancel {id}. If {owner} is gone for good: \
+                 cede take --force {id}"
+            );
+            return refused(exit::PENDING, &why, &cure);
+        }
         Ok(())
+    }
+
+    /// A session whose owner holds everything of it that it needs to release it to the old key, at any moment.
+    fn staged_for_me(&self) -> Option<(SessionId, DeviceId)> {
+        self.custodian.sessions().find_map(|(id, _)| {
+            let coming = self.custodian.arriving(id)?;
+            let staged = matches!(coming.phase(), DestinationPhase::Staged { .. });
+            staged.then(|| (id, coming.attempt().source))
+        })
     }
 
     /// A session whose move or fence belongs to the old key.
@@ -81,7 +100,7 @@ impl Actor {
     }
 }
 
-/// Ends a leaving that was begun: the sessions go to the new key, the mesh is forgotten, then the old key is gone. The
+/// Ends a leaving that was begun, with a journal that nothing speaks against: the sessions go to the new key, the mesh is forgotten, then the old key is gone. The
 /// device of the key that counts from here on.
 pub(crate) fn finish(
     home: &Home,
@@ -118,7 +137,7 @@ fn of_the_mesh(record: &Record) -> bool {
 /// The key that counts.
 pub(crate) const IDENTITY: &str = "identity";
 /// The key that will.
-const NEXT: &str = "identity-next";
+pub(crate) const NEXT: &str = "identity-next";
 const NOT_LEFT: &str = "the mesh was not left";
 
 #[cfg(test)]

@@ -240,7 +240,14 @@ impl Actor {
             let exit = exit_of(refusal);
             let why = format!("{refusal}: {detail}");
             let full = refusal == Refusal::TooLarge;
-            let cure = if full { "free space here".to_owned() } else { crate::leaving::cure_of(refusal, &self.name) };
+            let away = self.custodian.owner(session).is_some_and(|owner| !self.peers.is_connected(owner));
+            let cure = match crate::leaving::cure_of(refusal, &self.name) {
+                _ if full => "free space here".to_owned(),
+                cure if away && refusal == Refusal::TimedOut => {
+                    format!("{cure}; if it is gone for good: cede take --force {}", session.short())
+                }
+                cure => cure,
+            };
             let failed = failure(exit, "the session did not come here", &why, &cure);
             self.report(session, Phase::Abandoned, (0, 0), 0, &detail);
             let failed = Failure { refusal: Some(refusal), now_at: owner, ..failed };
@@ -258,10 +265,19 @@ impl Actor {
             self.refuse_take(question, why.refusal(), unasked(why));
         } else if !self.is_here(session) || self.read_only {
             let owner = self.in_charge(session);
+            self.tell_custody(from, session);
             self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
         } else {
             self.find_for(question, false);
         }
+    }
+
+    /// Who asks the wrong device learns from its records who is in charge.
+    fn tell_custody(&mut self, to: DeviceId, session: SessionId) {
+        let Some(chain) = self.custodian.chain(session) else { return };
+        let whole = chain.links().len() <= cede_wire::limits::CHAIN_RECORDS;
+        let links = if whole { chain.links() } else { chain.since_last_visit(to) }.to_vec();
+        self.send(to, PeerMessage::Custody(links));
     }
 
     /// Whether this very question waits for the operator, or is being answered by a move.

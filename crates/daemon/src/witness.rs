@@ -10,7 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cede_wire::id::{Hash, Incarnation};
+use cede_mesh::membership::MembershipLog;
+use cede_wire::id::{Hash, Incarnation, MeshId};
 use cede_wire::record::{Doubt, Record};
 use serde::{Deserialize, Serialize};
 
@@ -56,8 +57,25 @@ struct Note {
     boot: String,
     incarnation: Incarnation,
     mark: Mark,
-    /// The longest membership log that this store held.
+    /// The longest membership log that this store held, of this mesh.
     members: u64,
+    /// The mesh; none where it belonged to none.
+    #[serde(default)]
+    mesh: Option<MeshId>,
+}
+
+/// How long the membership log of a mesh is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) mesh: Option<MeshId>,
+    pub(crate) length: u64,
+}
+
+impl Members {
+    /// Those of a journal's log.
+    pub(crate) fn of(log: Option<&MembershipLog>) -> Self {
+        log.map_or_else(Self::default, |log| Self { mesh: Some(log.mesh()), length: log.length() })
+    }
 }
 
 /// What the note says of a store.
@@ -92,26 +110,31 @@ impl Witness {
         let before = read(&file).filter(|note| note.path == path);
         let nothing = Mark { count: 0, nonce: [0; 16] };
         let (machine, boot) = (machine(), read_line(Path::new("/proc/sys/kernel/random/boot_id")));
-        let note = Note { version: 1, path, machine, boot, incarnation, mark: nothing, members: 0 };
+        let note = Note { version: 1, path, machine, boot, incarnation, mark: nothing, members: 0, mesh: None };
         Self { file, note: Arc::new(Mutex::new(note)), before, writable, writing: Arc::default() }
     }
 
     /// Holds a journal against the note.
-    pub(crate) fn look(&self, records: &[Record], members: u64) -> Found {
-        let Some(mark) = Mark::last(records) else { return Found { doubt: None, members_whole: true } };
+    pub(crate) fn look(&self, records: &[Record], members: Members) -> Found {
         let (machine, incarnation) = {
             let note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
             (note.machine.clone(), note.incarnation)
         };
+        let same_life = |note: &Note| note.machine == machine && note.incarnation == incarnation;
+        let Some(mark) = Mark::last(records) else {
+            // This store was marked once, and its journal knows of no mark: it is from before.
+            let older = self.before.as_ref().is_some_and(|note| same_life(note) && note.mark.count > 0);
+            return Found { doubt: older.then_some(Doubt::RolledBack), members_whole: !older };
+        };
         let doubt = match &self.before {
             // Where nothing can be noted, no note proves nothing.
             None => self.writable.then_some(Doubt::Copied),
-            Some(note) if note.machine != machine || note.incarnation != incarnation => Some(Doubt::Copied),
+            Some(note) if !same_life(note) => Some(Doubt::Copied),
             Some(note) if note.mark.count > mark.count => Some(Doubt::RolledBack),
             Some(note) if note.mark.count == mark.count && note.mark.nonce != mark.nonce => Some(Doubt::RolledBack),
             Some(_) => None,
         };
-        let members_whole = self.before.as_ref().is_none_or(|note| note.members <= members);
+        let members_whole = self.before.as_ref().is_none_or(|note| note.knows_no_more(members));
         Found { doubt, members_whole }
     }
 
@@ -131,14 +154,18 @@ impl Witness {
     }
 
     /// Notes a mark that is durable in the journal. Blocks.
-    pub(crate) fn note(&self, mark: Mark, members: u64) {
+    pub(crate) fn note(&self, mark: Mark, members: Members) {
         {
             let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
             if mark.count < note.mark.count {
                 return;
             }
             note.mark = mark;
-            note.members = members.max(self.before.as_ref().map_or(0, |before| before.members)).max(note.members);
+            let earlier = self.before.iter().filter(|before| before.is_of(members.mesh)).map(|before| before.members);
+            let earlier = earlier.chain(note.is_of(members.mesh).then_some(note.members));
+            // The log of another mesh is not an older one of this.
+            note.members = earlier.fold(members.length, u64::max);
+            note.mesh = members.mesh;
         }
         let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -146,6 +173,17 @@ impl Witness {
             // It lags, which is allowed.
             tracing::warn!(%error, "where this device stands was not noted outside of its state");
         }
+    }
+}
+
+impl Note {
+    /// Whether its membership log may be an earlier one of this mesh. Notes of old named none.
+    fn is_of(&self, mesh: Option<MeshId>) -> bool {
+        self.mesh == mesh || self.mesh.is_none() && mesh.is_some()
+    }
+
+    fn knows_no_more(&self, members: Members) -> bool {
+        self.is_of(members.mesh) && self.members <= members.length
     }
 }
 
@@ -192,6 +230,10 @@ fn read_line(file: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn of(length: u64) -> Members {
+        Members { mesh: Some(MeshId::new([5; 32])), length }
+    }
+
     struct Place {
         root: tempfile::TempDir,
     }
@@ -210,10 +252,10 @@ mod tests {
         /// One run: looks, marks, notes.
         fn run(&self, records: &mut Vec<Record>) -> Option<Doubt> {
             let witness = self.open("state");
-            let found = witness.look(records, 3);
+            let found = witness.look(records, of(3));
             let mark = witness.next(Mark::last(records)).unwrap();
             records.push(mark.record());
-            witness.note(mark, 3);
+            witness.note(mark, of(3));
             found.doubt
         }
     }
@@ -252,9 +294,9 @@ mod tests {
         place.run(&mut records);
         let mut old = records.clone();
         place.run(&mut records);
-        assert_eq!(place.open("state").look(&old, 3).doubt, Some(Doubt::RolledBack));
+        assert_eq!(place.open("state").look(&old, of(3)).doubt, Some(Doubt::RolledBack));
         old.push(Mark { count: Mark::last(&records).unwrap().count, nonce: [1; 16] }.record());
-        assert_eq!(place.open("state").look(&old, 3).doubt, Some(Doubt::RolledBack));
+        assert_eq!(place.open("state").look(&old, of(3)).doubt, Some(Doubt::RolledBack));
         assert_eq!(place.run(&mut old), Some(Doubt::RolledBack));
         assert_eq!(place.run(&mut old), None, "what was noticed is in the journal; the note follows it");
     }
@@ -265,15 +307,15 @@ mod tests {
         let (place, mut records) = (Place::new(), Vec::new());
         place.run(&mut records);
         std::fs::create_dir(place.root.path().join("elsewhere")).unwrap();
-        assert_eq!(place.open("elsewhere").look(&records, 3).doubt, Some(Doubt::Copied));
+        assert_eq!(place.open("elsewhere").look(&records, of(3)).doubt, Some(Doubt::Copied));
         let (notes, state) = (place.root.path().join("notes"), place.root.path().join("state"));
         let other = Witness::open(&notes, &state, Incarnation::new([8; 16]));
-        assert_eq!(other.look(&records, 3).doubt, Some(Doubt::Copied));
+        assert_eq!(other.look(&records, of(3)).doubt, Some(Doubt::Copied));
         let there = place.open("state");
         there.note.lock().unwrap().machine = "another".to_owned();
-        assert_eq!(there.look(&records, 3).doubt, Some(Doubt::Copied));
+        assert_eq!(there.look(&records, of(3)).doubt, Some(Doubt::Copied));
         std::fs::remove_dir_all(&notes).unwrap();
-        assert_eq!(place.open("state").look(&records, 3).doubt, Some(Doubt::Copied));
+        assert_eq!(place.open("state").look(&records, of(3)).doubt, Some(Doubt::Copied));
     }
 
     /// Shows: H-26
@@ -281,8 +323,37 @@ mod tests {
     fn membership_that_was_longer_once_is_known() {
         let (place, mut records) = (Place::new(), Vec::new());
         place.run(&mut records);
-        assert!(place.open("state").look(&records, 3).members_whole);
-        assert!(!place.open("state").look(&records, 2).members_whole);
+        assert!(place.open("state").look(&records, of(3)).members_whole);
+        assert!(!place.open("state").look(&records, of(2)).members_whole);
+    }
+
+    /// Shows: H-26
+    #[test]
+    fn membership_of_a_mesh_that_was_left_is_no_measure_for_the_next_one() {
+        let (place, mut records) = (Place::new(), Vec::new());
+        place.run(&mut records);
+        let next = Members { mesh: Some(MeshId::new([6; 32])), length: 1 };
+        let witness = place.open("state");
+        assert!(!witness.look(&records, next).members_whole, "an older state may be of an earlier mesh");
+        for members in [Members::default(), next] {
+            let witness = place.open("state");
+            let mark = witness.next(Mark::last(&records)).unwrap();
+            records.push(mark.record());
+            witness.note(mark, members);
+        }
+        assert!(place.open("state").look(&records, next).members_whole);
+        assert!(!place.open("state").look(&records, of(9)).members_whole);
+    }
+
+    /// Shows: H-26
+    #[test]
+    fn journal_from_before_the_first_mark_is_an_older_one() {
+        let (place, mut records) = (Place::new(), Vec::new());
+        assert_eq!(place.run(&mut records), None);
+        assert_eq!(place.open("state").look(&[], of(3)).doubt, Some(Doubt::RolledBack));
+        let (notes, state) = (place.root.path().join("notes"), place.root.path().join("state"));
+        let begun_anew = Witness::open(&notes, &state, Incarnation::new([8; 16]));
+        assert_eq!(begun_anew.look(&[], of(0)).doubt, None, "another life begins without marks");
     }
 
     /// Shows: H-26
@@ -292,6 +363,6 @@ mod tests {
         std::fs::write(place.root.path().join("notes"), "a file").unwrap();
         let witness = place.open("state");
         assert_eq!(witness.next(None), None);
-        assert_eq!(witness.look(&[], 0).doubt, None);
+        assert_eq!(witness.look(&[], of(0)).doubt, None);
     }
 }
