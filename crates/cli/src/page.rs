@@ -33,7 +33,21 @@ pub(crate) struct Span {
 /// Lines of text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Page {
-    lines: Vec<Vec<Span>>,
+    blocks: Vec<Block>,
+}
+
+/// What stands below each other on a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Block {
+    Line(Vec<Span>),
+    /// Laid out when it is shown: how wide it may be depends on where.
+    Table {
+        indent: usize,
+        rows: Vec<Vec<Span>>,
+        flexible: Vec<usize>,
+        /// Nothing of it is ever cut.
+        whole: bool,
+    },
 }
 
 impl Span {
@@ -75,44 +89,58 @@ impl Page {
 
     /// Adds a line.
     pub(crate) fn line(&mut self, spans: impl IntoIterator<Item = Span>) {
-        self.lines.push(spans.into_iter().collect());
+        self.blocks.push(Block::Line(spans.into_iter().collect()));
     }
 
     /// Adds an empty line, unless there is nothing above or one already.
     pub(crate) fn gap(&mut self) {
-        if self.lines.last().is_some_and(|line| !line.is_empty()) {
-            self.lines.push(Vec::new());
+        let is_empty = |block: &Block| matches!(block, Block::Line(line) if line.is_empty());
+        if self.blocks.last().is_some_and(|block| !is_empty(block)) {
+            self.blocks.push(Block::Line(Vec::new()));
         }
     }
 
     /// Adds a table; its first row is the heading. The columns in `flexible` are cut first where it is too wide.
     pub(crate) fn table(&mut self, indent: usize, rows: Vec<Vec<Span>>, flexible: &[usize]) {
-        let widths = column_widths(&rows, WIDTH.saturating_sub(indent), flexible);
-        for row in rows {
-            self.lines.push(table_line(row, &widths, indent));
-        }
+        self.blocks.push(Block::Table { indent, rows, flexible: flexible.to_vec(), whole: false });
     }
 
     /// Adds a table of which nothing is cut, however wide it is: what is approved is read whole.
     pub(crate) fn whole_table(&mut self, indent: usize, rows: Vec<Vec<Span>>) {
-        let widths = column_widths(&rows, usize::MAX, &[]);
-        for row in rows {
-            self.lines.push(table_line(row, &widths, indent));
-        }
+        self.blocks.push(Block::Table { indent, rows, flexible: Vec::new(), whole: true });
     }
 
     /// Adds another page below.
     pub(crate) fn append(&mut self, other: Self) {
-        self.lines.extend(other.lines);
+        self.blocks.extend(other.blocks);
     }
 
-    /// The text, each line ended.
+    /// The text for a terminal, each line ended.
     pub(crate) fn render(&self, colour: bool) -> String {
+        self.render_within(colour, WIDTH)
+    }
+
+    /// The text for another program: nothing is cut, since nobody has to see a line at once.
+    pub(crate) fn render_uncut(&self) -> String {
+        self.render_within(false, usize::MAX)
+    }
+
+    fn render_within(&self, colour: bool, width: usize) -> String {
         let mut text = String::new();
-        for line in &self.lines {
+        let mut put = |line: &[Span]| {
             let rendered: String = line.iter().map(|span| span.render(colour)).collect();
             text.push_str(rendered.trim_end());
             text.push('\n');
+        };
+        for block in &self.blocks {
+            match block {
+                Block::Line(line) => put(line),
+                Block::Table { indent, rows, flexible, whole } => {
+                    let room = if *whole { usize::MAX } else { width.saturating_sub(*indent) };
+                    let widths = column_widths(rows, room, flexible);
+                    rows.iter().for_each(|row| put(&table_line(row.clone(), &widths, *indent)));
+                }
+            }
         }
         text
     }
@@ -228,6 +256,15 @@ mod tests {
         assert!(text.lines().all(|line| line.width() <= WIDTH), "{text}");
         assert!(text.starts_with("  3fa2c1d9  ttt"), "{text}");
         assert!(text.contains("t…  server\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_cut_for_another_program() {
+        let mut page = Page::default();
+        let title = "t".repeat(200);
+        page.table(0, vec![vec![plain("id"), plain(&title)], vec![plain("3fa2c1d9"), plain("short")]], &[1]);
+        assert_eq!(page.render_uncut(), format!("id        {title}\n3fa2c1d9  short\n"));
+        assert!(!page.render(false).contains(&title));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Terminal {
     /// A bar can be drawn.
     pub(crate) bars: bool,
     quiet: bool,
+    /// Another program reads the results.
+    wide_out: bool,
     colour_out: bool,
     colour_talk: bool,
 }
@@ -33,6 +35,7 @@ impl Terminal {
             may_ask: !global.json && !global.no_input && talks && std::io::stdin().is_terminal(),
             bars: !global.json && !global.quiet && talks,
             quiet: global.quiet,
+            wide_out: !std::io::stdout().is_terminal(),
             colour_out: colour && std::io::stdout().is_terminal(),
             colour_talk: colour && talks,
         }
@@ -41,7 +44,8 @@ impl Terminal {
     /// A result, for the standard output.
     pub(crate) fn data(&self, page: &Page) {
         if !self.json {
-            print(&mut std::io::stdout().lock(), &page.render(self.colour_out));
+            let text = if self.wide_out { page.render_uncut() } else { page.render(self.colour_out) };
+            print(&mut std::io::stdout().lock(), &text);
         }
     }
 
