@@ -1,5 +1,6 @@
 //! tests
 
+pub mod anyone;
 pub mod carrier_contract;
 pub mod devices;
 pub mod fuzz;

@@ -544,15 +544,15 @@ async fn blocks_arrive(left: &Link, right: &Link, count: u32, each: impl Fn(u32)
 /// A peer made from the QUIC library alone, so that it can lie.
 mod raw {
     use super::*;
+    use cede_tests::anyone::Anyone;
     use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::SignatureScheme;
     use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-    use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
-    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+    use rustls::crypto::{CryptoProvider, ring};
+    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
     use rustls::server::AlwaysResolvesServerRawPublicKeys;
     use rustls::sign::CertifiedKey;
     use rustls::version::TLS13;
-    use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
     /// A connection that may have been refused, or may be about to be.
     pub(crate) struct Dialed(Result<quinn::Connection, quinn::ConnectionError>);
@@ -597,7 +597,7 @@ mod raw {
                 .with_protocol_versions(&[&TLS13])
                 .unwrap()
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone))
+                .with_custom_certificate_verifier(Arc::new(Anyone(vec![SignatureScheme::ED25519])))
                 .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)));
             config.alpn_protocols = names.iter().map(|name| name.to_vec()).collect();
             config.resumption = Resumption::in_memory_sessions(16);
@@ -672,49 +672,5 @@ mod raw {
         let spki = [&prefix[..], device.key().as_bytes()].concat();
         let key = CertifiedKey::new(vec![CertificateDer::from(spki)], signer);
         (Arc::new(ring::default_provider()), Arc::new(key))
-    }
-
-    #[derive(Debug)]
-    struct Anyone;
-
-    impl ServerCertVerifier for Anyone {
-        fn verify_server_cert(
-            &self,
-            _end_entity: &CertificateDer<'_>,
-            _intermediates: &[CertificateDer<'_>],
-            _server_name: &ServerName<'_>,
-            _ocsp_response: &[u8],
-            _now: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-        fn verify_tls12_signature(
-            &self,
-            _message: &[u8],
-            _cert: &CertificateDer<'_>,
-            _dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            Err(Error::General("only TLS 1.3".to_owned()))
-        }
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            let algorithms = ring::default_provider().signature_verification_algorithms;
-            verify_tls13_signature_with_raw_key(
-                message,
-                &SubjectPublicKeyInfoDer::from(cert.as_ref()),
-                dss,
-                &algorithms,
-            )
-        }
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ED25519]
-        }
-        fn requires_raw_public_keys(&self) -> bool {
-            true
-        }
     }
 }
