@@ -227,6 +227,11 @@ pub enum AgentError {
         /// Where.
         file: String,
     },
+    /// A link stands where a plain directory was made a session. Nothing changed.
+    #[error(
+        "{0} is a link now, and what it leads to is not what was adopted; put the directory back, or adopt that one"
+    )]
+    Link(String),
     /// The arrived files are not a session of this agent. Nothing changed.
     #[error("the arrived files are not this session: {0}")]
     BadArrival(String),

@@ -29,7 +29,7 @@ pub use aside::{AsideError, set_aside};
 pub use baseline::{Baseline, CompareError, verify_equal};
 pub use capture::{Capture, CaptureError, CaptureOptions, capture, capture_at, is_record, record_files};
 pub(crate) use globs::prefixes;
-pub use inspect::{GitTree, Tree, TreeRefusal, identify, inspect, root_of};
+pub use inspect::{GitTree, Located, Tree, TreeRefusal, identify, inspect, locate, root_of};
 pub use inventory::Names;
 pub use stage::{StageError, StageRequest, Staged, free_target, remember_staged, stage};
 

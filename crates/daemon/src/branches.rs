@@ -179,7 +179,7 @@ fn keep_conversation(context: &Context, aside: &Aside, into: &Path) -> Result<(u
     let adapter = context.adapter(key.agent).ok_or("no adapter for this agent")?;
     let transcript = match adapter.capture(&key.native, &scratch) {
         Ok(transcript) => transcript,
-        Err(AgentError::Unknown { .. }) => return Ok((0, None)),
+        Err(AgentError::Unknown { .. } | AgentError::Link(_)) => return Ok((0, None)),
         Err(error) => return Err(error.to_string()),
     };
     for file in &transcript.files {

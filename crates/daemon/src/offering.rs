@@ -230,7 +230,6 @@ pub(crate) fn not_captured(error: &PayloadError) -> Failure {
         | PayloadError::Read(_)
         | PayloadError::NoAdapter
         | PayloadError::Own(_)
-        | PayloadError::Link(_)
         | PayloadError::Io { .. } => (exit::FAILED, None),
     };
     let text = error.to_string();

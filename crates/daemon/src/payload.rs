@@ -8,12 +8,12 @@ use cede_agent::adapter::{AgentError, Transcript};
 use cede_agent::chunk::{
     Chunker, FileContent, FileStat, ReadError, SourceFiles, StatCache, Want, chunk_bytes, open_regular,
 };
-use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture_at, remember_staged, root_of};
+use cede_agent::tree::{CaptureError, CaptureOptions, Tree, TreeRefusal, capture_at, locate, remember_staged};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::Head;
 use cede_wire::handoff::{Disposition, InventoryItem, Scope, Workspace};
 use cede_wire::id::{Hash, SessionId};
-use cede_wire::session::{AgentKind, SessionInfo, SessionKey};
+use cede_wire::session::{SessionInfo, SessionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_ms;
@@ -96,10 +96,6 @@ pub(crate) enum PayloadError {
     TooLarge(usize),
     #[error("the state of cede itself lies in {0} or around it, with this device's key; move another directory")]
     Own(String),
-    #[error(
-        "{0} is a link now, and what it leads to is not what was adopted; put the directory back, or adopt that one"
-    )]
-    Link(String),
     #[error("cannot use {path}: {kind}")]
     Io { path: String, kind: std::io::ErrorKind },
 }
@@ -156,12 +152,9 @@ fn take_with(
         have: &wanted.have,
         scratch: &crate::base::records_of(context, id),
     };
-    let link = wanted.directory.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
-    if link && wanted.key.agent == AgentKind::Files {
-        return Err(PayloadError::Link(wanted.directory.display().to_string()));
-    }
-    apart(context, &root_of(&wanted.directory)?)?;
-    let (tree, captured) = capture_at(&wanted.directory, &options, &mut cache)?;
+    let located = locate(&wanted.directory)?;
+    apart(context, located.root())?;
+    let (tree, captured) = capture_at(located, &options, &mut cache)?;
     let (conversation, sources) = transcript_entries(&transcript, &mut spoken)?;
     save_cache(&cache_file, cache);
     save_cache(&spoken_file, spoken);

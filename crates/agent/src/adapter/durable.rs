@@ -100,6 +100,11 @@ fn look(path: &Path) -> Result<Option<std::fs::Metadata>, AgentError> {
     found(std::fs::symlink_metadata(path)).map_err(|error| world("look at", path, &error))
 }
 
+/// Whether a link stands there.
+pub(super) fn is_link(path: &Path) -> Result<bool, AgentError> {
+    Ok(look(path)?.is_some_and(|meta| meta.is_symlink()))
+}
+
 /// Whether something stands under the name.
 pub(super) fn is_there(path: &Path) -> Result<bool, AgentError> {
     Ok(look(path)?.is_some())

@@ -116,7 +116,10 @@ impl Adapter for FilesAdapter {
     }
 
     fn capture(&self, native: &NativeId, _scratch: &Path) -> Result<Transcript, AgentError> {
-        self.read(native)?;
+        let Adopted { directory } = self.read(native)?;
+        if durable::is_link(&directory)? {
+            return Err(AgentError::Link(directory.display().to_string()));
+        }
         let head = Head { turn: 0, length: 0, hash: Hash::of(b"") };
         Ok(Transcript { files: Vec::new(), head, turns: 0, inventory: Vec::new() })
     }

@@ -15,6 +15,7 @@ use cede_wire::id::Hash;
 use cede_wire::path::RelPath;
 
 use super::globs::Globs;
+use super::inspect::Located;
 use super::inventory::{self, GitFacts, Names};
 use super::pack::{self, Packed, Purpose};
 use super::repository::Repository;
@@ -122,16 +123,16 @@ pub fn capture(tree: &Tree, options: &CaptureOptions<'_>, cache: &mut StatCache)
     capture_with(tree, repository.as_ref(), options, None, cache)
 }
 
-/// Finds the tree that a directory belongs to and captures it; its repository is read once.
+/// Captures the tree of a directory that was found; its repository is read once.
 ///
 /// # Errors
 /// [`CaptureError`]; the tree was not changed.
 pub fn capture_at(
-    directory: &Path,
+    located: Located,
     options: &CaptureOptions<'_>,
     cache: &mut StatCache,
 ) -> Result<(Tree, Capture), CaptureError> {
-    let (tree, repository) = inspect::open(directory)?;
+    let (tree, repository) = inspect::open_located(located)?;
     let captured = capture_with(&tree, repository.as_ref(), options, None, cache)?;
     Ok((tree, captured))
 }

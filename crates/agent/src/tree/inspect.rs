@@ -159,13 +159,17 @@ pub fn identify(directory: &Path) -> Result<Tree, TreeRefusal> {
 /// # Errors
 /// [`TreeRefusal`] for what is no directory, is too broad, or is a git directory.
 pub fn root_of(directory: &Path) -> Result<PathBuf, TreeRefusal> {
-    let (directory, root) = locate(directory)?;
+    let Located { directory, root } = locate(directory)?;
     Ok(root.unwrap_or(directory))
 }
 
 /// A tree and its repository; all checks but those of the walk.
 pub(crate) fn open(directory: &Path) -> Result<(Tree, Option<Repository>), TreeRefusal> {
-    let (directory, root) = locate(directory)?;
+    open_located(locate(directory)?)
+}
+
+pub(crate) fn open_located(located: Located) -> Result<(Tree, Option<Repository>), TreeRefusal> {
+    let Located { directory, root } = located;
     let Some(root) = root else {
         return Ok((Tree { root: directory, subdirectory: PathBuf::new(), git: None }, None));
     };
@@ -174,8 +178,27 @@ pub(crate) fn open(directory: &Path) -> Result<(Tree, Option<Repository>), TreeR
     Ok((Tree { root, subdirectory, git: Some(git) }, Some(repository)))
 }
 
-/// The directory without links, and the root of the work tree that it lies in.
-fn locate(directory: &Path) -> Result<(PathBuf, Option<PathBuf>), TreeRefusal> {
+/// A directory that was found; nothing in it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// Without links.
+    directory: PathBuf,
+    /// Of the work tree that it lies in.
+    root: Option<PathBuf>,
+}
+
+impl Located {
+    /// What would be captured: the work tree, or the directory itself.
+    pub fn root(&self) -> &Path {
+        self.root.as_ref().unwrap_or(&self.directory)
+    }
+}
+
+/// Finds a directory and the work tree that it lies in.
+///
+/// # Errors
+/// [`TreeRefusal`] for what is no directory, is too broad, or is a git directory.
+pub fn locate(directory: &Path) -> Result<Located, TreeRefusal> {
     let directory = std::fs::canonicalize(directory).map_err(|error| not_opened(directory, &error))?;
     std::fs::read_dir(&directory).map_err(|error| not_accessible(&directory, &error.to_string()))?;
     refuse_broad(&directory)?;
@@ -186,7 +209,7 @@ fn locate(directory: &Path) -> Result<(PathBuf, Option<PathBuf>), TreeRefusal> {
         Some(root) if root == directory || !is_foreign(&root, &directory)? => Some(root),
         Some(_) | None => None,
     };
-    Ok((directory, root))
+    Ok(Located { directory, root })
 }
 
 fn repository_above(directory: &Path) -> Result<Option<PathBuf>, TreeRefusal> {
