@@ -106,6 +106,11 @@ impl Link {
         self.shared.line.connection().rtt()
     }
 
+    /// How many datagrams came from the peer so far: a link on which nothing comes any more may be dead before it ends.
+    pub fn heard(&self) -> u64 {
+        self.shared.line.connection().stats().udp_rx.datagrams
+    }
+
     /// The two halves of the control stream. The first caller gets them.
     pub fn take_control(&self) -> Option<(ControlSender, ControlReceiver)> {
         self.shared.control.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use cede_daemon::{LONGEST_QUESTION, Options, RunError, Surroundings};
+use cede_daemon::{LONGEST_QUESTION, OpenError, Options, RunError, Surroundings};
 use cede_wire::control::{Failure, exit};
 use rustix::process::{Signal, getpid, kill_process};
 use tracing_subscriber::EnvFilter;
@@ -143,12 +143,13 @@ const fn what(error: &RunError) -> &'static str {
 /// Most of these errors name their own cure.
 const fn cure(error: &RunError) -> &'static str {
     match error {
-        RunError::Open(_) => {
+        RunError::Open(OpenError::Held { .. }) => {
             "ask the daemon that runs: cede status; a second one needs a home of its own: cede --home DIR up"
         }
         RunError::Bind(_) => "take another port: cede up --listen 0.0.0.0:0",
         RunError::Loop(_) | RunError::Leave(_) => "look at the disk, then start it again: cede up",
-        RunError::Secret(_)
+        RunError::Open(_)
+        | RunError::Secret(_)
         | RunError::NotAKey
         | RunError::KeyLost
         | RunError::Incarnation(_)

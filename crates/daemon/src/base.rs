@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use cede_agent::chunk::{SourceFiles, chunk_bytes};
-use cede_agent::tree::{Baseline, ReadChunk, is_record, record_files, root_of};
+use cede_agent::tree::{Baseline, CompareError, ReadChunk, is_record, record_files, root_of, verify_equal};
 use cede_store::objects::ObjectError;
 use cede_store::stage::Stage;
 use cede_wire::catalog::{Catalog, Entry, Place};
@@ -89,6 +89,23 @@ pub(crate) fn last_visit(context: &Context, placed: &PlacedSession) -> Result<Op
         .map_err(|error| FetchError::CannotPlace(format!("how it left here cannot be read: {error}")))?;
     let exclude = kept.map(|wanted| wanted.exclude).unwrap_or_default();
     Ok(Some(Visit { baseline: Baseline::of(&catalog.entries).leaving(&exclude, true), files, root }))
+}
+
+/// What of a session's tree is not as it was last captured; none where it is, or that is not known. Blocks.
+pub(crate) fn changed_since(context: &Context, placed: &PlacedSession) -> Option<Vec<String>> {
+    let id = placed.key.id();
+    let visit = last_visit(context, placed).ok()??;
+    let (mut cache, _) = crate::payload::load_cache(context, &format!("{id}.tree"));
+    let scratch = context.place("scratch", &id.to_string()).join("compare");
+    let capturing = context.capturing(id);
+    let _held = capturing.lock().unwrap_or_else(PoisonError::into_inner);
+    let compared = verify_equal(&visit.root, &visit.baseline, &scratch, &mut cache);
+    // Nothing depends on it.
+    let _ = std::fs::remove_dir_all(&scratch);
+    match compared {
+        Err(CompareError::Differs(paths)) => Some(paths),
+        Ok(()) | Err(CompareError::Capture(_)) => None,
+    }
 }
 
 /// Where a capture leaves what it made of a repository.

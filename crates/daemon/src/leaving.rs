@@ -22,6 +22,7 @@ use crate::context::{Context, Stopping};
 use crate::limits;
 use crate::moves::millis;
 use crate::offering::{self, Order, failure};
+use crate::payload::PayloadError;
 
 mod course;
 
@@ -273,6 +274,12 @@ impl Actor {
         }
     }
 
+    /// Nobody answers there: the offer is withdrawn, with the reason.
+    pub(crate) fn cannot_be_reached(&mut self, session: SessionId, device: DeviceId) {
+        let (refusal, why) = self.peers.trouble(device);
+        self.custodian.cancel(session, refusal, &why);
+    }
+
     /// Whether the session leaves again, by another move than this one.
     pub(crate) fn leaves_again(&self, session: SessionId, over: Option<u64>) -> bool {
         self.leaving.get(&session).is_some_and(|leaving| Some(leaving.number) != over)
@@ -429,10 +436,10 @@ impl Actor {
 }
 
 /// Raises the fence, or changes its words. Blocks.
-fn raise(context: &Context, key: &SessionKey, owner: String, command: String) -> Result<(), String> {
-    let adapter = context.adapter(key.agent).ok_or("no adapter")?;
+fn raise(context: &Context, key: &SessionKey, owner: String, command: String) -> Result<(), PayloadError> {
+    let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
     let tombstone = Tombstone { owner, session: key.id().short(), command };
-    adapter.fence(&key.native, &tombstone).map_err(|error| error.to_string())
+    Ok(adapter.fence(&key.native, &tombstone)?)
 }
 
 impl Actor {

@@ -26,6 +26,7 @@ mod doctor;
 mod doubts;
 mod errands;
 mod hands;
+mod hearing;
 mod leaving;
 mod letters;
 mod limits;
@@ -50,6 +51,7 @@ mod witness;
 
 pub use actor::LoopError;
 pub use cede_agent::adapter::{Surroundings, recorded};
+pub use cede_store::home::OpenError;
 pub use clock::NoRandomness;
 pub use control::SocketError;
 pub use limits::APPROVAL as LONGEST_QUESTION;

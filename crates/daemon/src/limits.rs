@@ -110,6 +110,8 @@ pub(crate) const RELEASED_PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LISTING: Duration = Duration::from_millis(1_500);
 /// How long a move or a take waits for a link to the other device.
 pub(crate) const REACH: Duration = Duration::from_secs(10);
+/// A link on which nothing came for this long is said to be silent: both sides send something every five seconds.
+pub(crate) const SILENT: Duration = Duration::from_secs(7);
 /// How long an address that a person names is tried before it is noted as it is.
 pub(crate) const PROBE: Duration = Duration::from_secs(3);
 /// Pause between two looks whether it stands, or never will.

@@ -187,6 +187,11 @@ impl Peers {
         self.links.get(&device).and_then(|links| links.last())
     }
 
+    /// How much came on the newest link to a device; none without one.
+    pub(crate) fn heard(&self, device: DeviceId) -> Option<u64> {
+        self.links.get(&device).and_then(|links| links.last()).map(|up| up.link.heard())
+    }
+
     pub(crate) fn is_connected(&self, device: DeviceId) -> bool {
         self.links.contains_key(&device)
     }

@@ -262,10 +262,18 @@ fn known_peers(
 fn remember(
     home: &Home,
     witness: &Witness,
-    start_over: bool,
+    mut start_over: bool,
 ) -> Result<(Arc<LocalDevice>, Journal, Replay, bool), RunError> {
     let known = identity(home)?;
-    let (mut journal, mut replay) = Journal::open(home)?;
+    let (mut journal, mut replay) = match Journal::open(home) {
+        // The operator knows that it is gone: what it said, nobody acts on until it is confirmed.
+        Err(JournalError::Missing) if start_over => {
+            drop(Journal::start_over(home, &[Record::Doubted { why: Doubt::Damaged }])?);
+            start_over = false;
+            Journal::open(home)?
+        }
+        opened => opened?,
+    };
     let local = match known {
         Some(local) => local,
         None if replay.records.is_empty() => begin_identity(home)?,
@@ -432,10 +440,17 @@ impl Facts {
 /// The name in the mesh; before there is one, what was asked for, or the host's.
 fn name_of(options: &Options, log: Option<&MembershipLog>, local: &LocalDevice) -> String {
     let known = log.and_then(|log| log.member(&local.device())).map(|member| member.name.clone());
-    known.unwrap_or_else(|| {
+    let in_a_mesh = known.is_some();
+    let name = known.unwrap_or_else(|| {
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         cede_mesh::name::clean(&options.name.clone().unwrap_or_else(host))
-    })
+    });
+    if options.name.as_ref().is_some_and(|wanted| *wanted != name) {
+        let why =
+            if in_a_mesh { "its name in the mesh stays" } else { "a name is short, and holds no such characters" };
+        tracing::warn!(why, "this device is called otherwise than asked for: cede status says how");
+    }
+    name
 }
 
 async fn accept(context: Context) {
@@ -531,4 +546,40 @@ async fn stop_on_signal(context: Context) {
     }
     // A daemon that ends already needs no telling.
     let _ = context.inputs.send(Input::Stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows: P-11, H-26
+    #[test]
+    fn mesh_is_not_left_on_the_word_of_an_older_journal() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::open(&place.path().join("state")).unwrap();
+        let open = || Witness::open(&place.path().join("notes"), home.dir(), Incarnation::new([1; 16]));
+        let (old, new) = (LocalDevice::from_secret(&[1; 32]), LocalDevice::from_secret(&[2; 32]));
+        home.put_secret(succession::IDENTITY, old.secret().as_slice()).unwrap();
+        let marks = [None, Some(())].map(|_| {
+            let witness = open();
+            let mark = witness.next(None).unwrap();
+            witness.note(mark, Members::default());
+            mark
+        });
+        let journal = Journal::open(&home).unwrap().0;
+        journal.commit(vec![marks[0].record()]).unwrap();
+        drop(journal);
+        home.put_secret(succession::NEXT, new.secret().as_slice()).unwrap();
+        let (kept, journal, ..) = remember(&home, &open(), false).unwrap();
+        assert_eq!(kept.device(), old.device(), "the note outside knows a later mark");
+        assert!(home.secret(succession::NEXT).unwrap().is_some(), "what was begun is not forgotten");
+        journal.commit(vec![marks[1].record(), Record::Doubted { why: Doubt::RolledBack }]).unwrap();
+        drop(journal);
+        let (kept, journal, ..) = remember(&home, &open(), false).unwrap();
+        assert_eq!(kept.device(), old.device(), "nobody has confirmed it");
+        journal.commit(vec![Record::Confirmed { session: None }]).unwrap();
+        drop(journal);
+        assert_eq!(remember(&home, &open(), false).unwrap().0.device(), new.device());
+        assert_eq!(home.secret(succession::NEXT), Ok(None));
+    }
 }

@@ -17,6 +17,7 @@ use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Errand;
+use crate::hearing::{Hearing, Line};
 use crate::limits;
 use crate::offering::{Order, exit_of, failure};
 
@@ -136,24 +137,27 @@ impl Asked {
 
 /// How far a question to an owner has come.
 enum Waiting {
-    Unreached,
-    Reached,
+    /// What its link says.
+    For(Option<u64>),
     /// It was answered, led to an offer, or was given up.
     Over,
 }
 
-/// A person who waits hears soon that the owner cannot be reached, and at once when it lets this device in no more. Once
-/// it was reached, an answer may take its time.
+/// A person who waits hears soon that the owner cannot be reached, or is not heard any more, and at once when it lets this
+/// device in no more. While it is heard, an answer may take its time.
 async fn look_after(context: &Context, request: u64, owner: DeviceId, given_up: Instant) {
-    let asked = Instant::now();
-    let mut reached = false;
+    let mut hearing = Hearing::begin(Instant::now());
+    let mut line = Line::Down;
     while Instant::now() < given_up {
         tokio::time::sleep(limits::REACH_LOOK).await;
-        let late = !reached && asked.elapsed() >= limits::REACH;
-        match context.ask(move |actor| actor.take_waits(request, owner, late)).await {
-            Ok(Waiting::Unreached) => {}
-            Ok(Waiting::Reached) => reached = true,
+        let before = line;
+        match context.ask(move |actor| actor.take_waits(request, owner, before)).await {
+            Ok(Waiting::For(heard)) => line = hearing.look(heard, Instant::now()),
             Ok(Waiting::Over) | Err(_) => return,
+        }
+        if line == Line::Silent && before != line {
+            let quiet = move |actor: &mut Actor| actor.owner_is_silent(request, owner);
+            context.tell(quiet).await;
         }
     }
 }
@@ -215,21 +219,26 @@ impl Actor {
 
     /// Whether the question still waits for an answer of its owner. One that could not be reached in time, or does not let
     /// this device in any more, gives none.
-    fn take_waits(&mut self, request: u64, owner: DeviceId, late: bool) -> Waiting {
+    fn take_waits(&mut self, request: u64, owner: DeviceId, line: Line) -> Waiting {
         if !self.takes.is_open(request) {
             return Waiting::Over;
         }
-        if self.peers.is_connected(owner) {
-            return Waiting::Reached;
-        }
-        if !late && !self.peers.turns_us_away(owner) {
-            return Waiting::Unreached;
+        let heard = self.peers.heard(owner);
+        if heard.is_some() || line != Line::Lost && !self.peers.turns_us_away(owner) {
+            return Waiting::For(heard);
         }
         let (refusal, trouble) = self.peers.trouble(owner);
         let why = format!("the owner cannot be reached ({trouble}); the session stays with it");
         self.takes.answer(owner, request, Err((refusal, why)));
         self.end_refused_takes();
         Waiting::Over
+    }
+
+    fn owner_is_silent(&mut self, request: u64, owner: DeviceId) {
+        let Some(session) = self.takes.asked.get(&request).map(|asked| asked.session) else { return };
+        let name = self.device_name(owner);
+        let note = format!("nothing comes from {name} any more; where it stays away this ends");
+        self.report(session, Phase::Preparing, (0, 0), 0, &note);
     }
 
     /// Tells the clients of takes that were refused.

@@ -77,7 +77,9 @@ pub enum JournalError {
     #[error("the journal is open already")]
     AlreadyOpen,
     /// World: its directory is there and its file is not.
-    #[error("the journal is missing from its directory; restore it, or start with a new data directory")]
+    #[error(
+        "the journal is missing from its directory; restore it from a backup, or begin with an empty one: cede up --start-over"
+    )]
     Missing,
     /// World: the file is of a later format.
     #[error("the journal has format {found}, this version knows {known}; install the newer version again")]
@@ -169,8 +171,8 @@ impl Journal {
         Ok((Self::start(log, claim)?, replay))
     }
 
-    /// After damage, and after the operator has looked: moves the journal to a file beside it and starts a new one
-    /// with the records that the operator kept.
+    /// After damage or loss, and after the operator has looked: moves the journal to a file beside it, where there is one,
+    /// and starts a new one with the records that the operator kept.
     ///
     /// # Errors
     /// [`JournalError`]; the damaged journal is in its place.

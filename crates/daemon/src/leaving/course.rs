@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use cede_agent::adapter::AgentError;
 use cede_core::source::{Quiet, Round};
 use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::verify::Verified;
@@ -16,15 +17,17 @@ use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::message::NeedOf;
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
-use cede_wire::session::SessionKey;
+use cede_wire::session::{AgentKind, SessionKey};
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
+use crate::base;
 use crate::clock::random;
 use crate::context::Context;
+use crate::hearing::{Hearing, Line};
 use crate::limits;
 use crate::offering::{self, Order, Prepared, failure, stopping};
-use crate::payload::{Payload, Wanted};
+use crate::payload::{Payload, PayloadError, Wanted};
 use crate::sending::{self, Content, SendError};
 use crate::sessions;
 
@@ -95,7 +98,7 @@ impl Move {
             return Err(failed);
         }
         let terms = prepared.terms(&self.context)?;
-        let to = prepared.order.destination;
+        let (to, agent) = (prepared.order.destination, prepared.order.info.key.agent);
         self.offer(&prepared, terms).await?;
         let accept = self.accepted().await?;
         self.transfer(prepared, accept).await?;
@@ -103,6 +106,7 @@ impl Move {
         let mut report = self.context.ask(move |actor| actor.move_report(session)).await.map_err(stopping)??;
         if let Answer::Moved(report) = &mut report {
             self.look_there(to, report).await;
+            report.notes.extend(self.left_behind(agent).await);
         }
         Ok(Box::new(report))
     }
@@ -115,6 +119,18 @@ impl Move {
             .map(|adapter| adapter.resume_command(&info.key.native, Path::new(&info.directory)))
             .unwrap_or_default();
         report.directory = info.directory;
+    }
+
+    /// No fence keeps anybody from writing to a plain directory while it travels: what was written since the last capture
+    /// is here and nowhere else.
+    async fn left_behind(&self, agent: AgentKind) -> Option<String> {
+        let session = self.session;
+        let placed = self.context.ask(move |actor| actor.placed.get(&session).cloned()).await.ok()??;
+        if agent != AgentKind::Files {
+            return None;
+        }
+        let changed = self.context.block(move |context| base::changed_since(context, &placed)).await.ok()??;
+        Some(format!("changed here while it travelled, and did not travel: {}", changed.join(", ")))
     }
 
     async fn offer(&mut self, prepared: &Prepared, terms: cede_core::source::OfferTerms) -> Result<(), Failure> {
@@ -140,8 +156,7 @@ impl Move {
                 if let Some(request) = take {
                     actor.send(to, cede_wire::message::PeerMessage::TakeAnswer { request, answer: Ok(handoff) });
                 }
-                let asked = "waiting for a yes there: cede approvals";
-                let note = if actor.peers.is_connected(to) { asked } else { "reaching the device" };
+                let note = if actor.peers.is_connected(to) { WAITING } else { "reaching the device" };
                 actor.report(session, Phase::Offered, (0, 0), 0, note);
             }
             offered.map_err(|error| actor.not_offered(&error))
@@ -168,12 +183,13 @@ impl Move {
     async fn accepted(&mut self) -> Result<Box<Verified<Accept>>, Failure> {
         let begun = tokio::time::Instant::now();
         let mut look = tokio::time::interval_at(begun + limits::REACH_LOOK, limits::REACH_LOOK);
-        let mut reached = false;
+        let mut hearing = Hearing::begin(begun.into_std());
+        let mut line = None;
         loop {
             let event = tokio::select! {
                 event = self.next() => event?,
-                _ = look.tick(), if !reached => {
-                    reached = self.is_reached(begun.elapsed() >= limits::REACH).await;
+                _ = look.tick() => {
+                    line = self.listen(&mut hearing, line).await;
                     continue;
                 }
             };
@@ -191,21 +207,33 @@ impl Move {
         }
     }
 
-    /// A person who waits hears soon that the device cannot be reached. Once it was, an answer may take its time.
-    async fn is_reached(&self, late: bool) -> bool {
+    /// A person who waits hears soon that the device cannot be reached, or is not heard any more. While it is, an answer
+    /// may take its time.
+    async fn listen(&self, hearing: &mut Hearing, before: Option<Line>) -> Option<Line> {
         let session = self.session;
-        let reached = self.context.ask(move |actor| {
-            let Some(to) = actor.leaving.get(&session).map(|leaving| leaving.destination) else { return true };
-            if actor.peers.is_connected(to) {
-                return true;
-            }
-            if late || actor.peers.turns_us_away(to) {
-                let (refusal, why) = actor.peers.trouble(to);
-                actor.custodian.cancel(session, refusal, &why);
-            }
-            false
+        let heard = self.context.ask(move |actor| {
+            let to = actor.leaving.get(&session)?.destination;
+            Some((to, actor.peers.heard(to)))
         });
-        reached.await.unwrap_or(true)
+        let (to, heard) = heard.await.ok()??;
+        let line = hearing.look(heard, std::time::Instant::now());
+        let told = self.context.ask(move |actor| {
+            let name = actor.device_name(to);
+            let note = match line {
+                Line::Lost => return actor.cannot_be_reached(session, to),
+                Line::Down if actor.peers.turns_us_away(to) => return actor.cannot_be_reached(session, to),
+                Line::Live => WAITING.to_owned(),
+                Line::Silent => format!("nothing comes from {name} any more; where it stays away the move ends"),
+                Line::Down if before.is_some_and(|before| before != Line::Down) => {
+                    format!("the line to {name} is down; it is dialed again, and the session stays here")
+                }
+                Line::Down => return,
+            };
+            if before.is_some_and(|before| before != line) || line == Line::Silent && before != Some(line) {
+                actor.report(session, Phase::Offered, (0, 0), 0, &note);
+            }
+        });
+        told.await.ok().map(|()| line)
     }
 
     /// Pre-copy while the session may work, then the frozen rest.
@@ -298,15 +326,7 @@ impl Move {
         }
         let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
         let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner)).await.map_err(stopping)?;
-        fenced.map_err(|why| Failure {
-            refusal: Some(Refusal::InFlightWork),
-            ..failure(
-                exit::REFUSED,
-                "the session could not be fenced",
-                &why,
-                "close the agent, then repeat the command",
-            )
-        })
+        fenced.map_err(|error| not_fenced(&error))
     }
 
     fn pending_over(&mut self) -> Option<Failure> {
@@ -624,14 +644,27 @@ fn look(context: &Context, key: &SessionKey) -> Option<Quiet> {
 }
 
 /// Ends an idle agent process and raises the fence. Blocks.
-fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Result<(), String> {
-    let adapter = context.adapter(key.agent).ok_or("no adapter")?;
+fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Result<(), PayloadError> {
+    let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
     let activity = adapter.describe(&key.native).map(|info| info.activity);
     if matches!(activity, Ok(cede_wire::session::Activity::Open { .. })) {
-        adapter.stop(&key.native).map_err(|error| error.to_string())?;
+        adapter.stop(&key.native)?;
     }
     let command = format!("cede cancel {}", key.id().short());
     raise(context, key, owner, command)
+}
+
+/// Work in flight is one reason of several: a full disk has another cure.
+fn not_fenced(error: &PayloadError) -> Failure {
+    let what = "the session could not be fenced";
+    if let PayloadError::Agent(AgentError::Live { cure, .. }) = error {
+        let text = error.to_string();
+        let why = text.strip_suffix(cure).and_then(|text| text.strip_suffix("; ")).unwrap_or(&text);
+        let cure = format!("{cure}, then repeat the command");
+        return Failure { refusal: Some(Refusal::InFlightWork), ..failure(exit::REFUSED, what, why, &cure) };
+    }
+    let cure = "do what the reason says: room on the disk, rights to the agent's files; then repeat the command";
+    failure(exit::FAILED, what, &error.to_string(), cure)
 }
 
 pub(super) fn released() -> Failure {
@@ -652,19 +685,26 @@ fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
     Some(failure(exit::PENDING, "the move needs a yes", &why, &cure))
 }
 
+/// What a person who waits reads while the question stands there.
+const WAITING: &str = "waiting for a yes there: cede approvals";
+
 /// `here`: what the other device calls this one.
 pub(crate) fn cure_of(refusal: Refusal, here: &str) -> String {
     let cure = match refusal {
         Refusal::NotGranted => {
             "look there whether it still knows this device: cede devices; one that was removed begins anew: cede devices leave"
         }
-        Refusal::Declined | Refusal::Expired | Refusal::NoApprover => {
+        // Who was asked and said no is not to be passed over.
+        Refusal::Declined => "ask its operator",
+        Refusal::Expired | Refusal::NoApprover => {
             return format!(
                 "ask its operator to type: cede approvals, or there, for an unattended server: cede policy {here} --yes"
             );
         }
         Refusal::InFlightWork => "wait for the turn to end, or add --wait",
-        Refusal::DestinationCannotResume => "do what the reason says, or carry it anyway with --carry-only",
+        Refusal::DestinationCannotResume => {
+            "do what the reason says; where only its agent is missing there, carry it with --carry-only"
+        }
         Refusal::TooLarge => "free space there, or leave files here with --exclude <glob>",
         Refusal::TimedOut => "see whether the device is up: cede devices",
         Refusal::VersionMismatch => "update the older of the two",

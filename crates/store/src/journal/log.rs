@@ -63,8 +63,11 @@ impl Log {
         let (file, tail) = write_whole(&dir, FileHeader { salt: salt()?, before: [0; 32] }, keep)?;
         let old = dir.join(FILE);
         // A second name first: at no instant is there no journal, and the damaged one is never lost.
-        std::fs::hard_link(&old, dir.join(format!("{FILE}.damaged-{number}")))
-            .map_err(while_doing("set a file aside"))?;
+        match std::fs::hard_link(&old, dir.join(format!("{FILE}.damaged-{number}"))) {
+            // One that is missing is begun anew as well.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            linked => linked.map_err(while_doing("set a file aside"))?,
+        }
         disk::rename(&dir.join(NEW_FILE), &old)?;
         disk::sync_dir(&dir)?;
         let room = tail.end;

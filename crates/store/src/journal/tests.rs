@@ -183,6 +183,8 @@ fn missing_file_is_not_an_empty_journal() {
     drop(lab.open());
     fs::remove_file(lab.file()).unwrap();
     assert_eq!(Journal::open(&lab.home).unwrap_err(), JournalError::Missing);
+    drop(Journal::start_over(&lab.home, &records(1..3)).unwrap());
+    assert_eq!(lab.open().1.records, records(1..3), "begun anew by the operator's word");
 }
 
 /// Shows: J-6
