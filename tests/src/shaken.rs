@@ -10,7 +10,7 @@ use cede_wire::control::{Answer, Command, Failure, MoveReport, MoveRequest, Phas
 use crate::devices::claude::{self, Planted};
 use crate::devices::trees::{self, Numbers};
 use crate::devices::watch::{Watcher, acts};
-use crate::devices::{Device, Devices, request, wait_until};
+use crate::devices::{Device, Devices, PATIENCE, request, wait_until};
 
 /// What may be sent twice: pieces of streams that were under way, packs, catalogs.
 pub const SLACK_BYTES: u64 = 6 << 20;
@@ -227,7 +227,11 @@ impl Shaken {
                 let state = ["arrivals", "stages"].map(|part| trees::names(&device.state().join(part)));
                 home.chain(state.concat()).collect::<Vec<_>>()
             };
-            wait_until(&format!("nothing is left at {}", device.name), || left().is_empty());
+            let until = Instant::now() + PATIENCE;
+            while !left().is_empty() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert_eq!(left(), [""; 0], "left at {}:\n{}", device.name, device.log());
             let catalogs = || trees::names(&device.state().join("objects")).len();
             wait_until(&format!("one catalog is kept at {}", device.name), || catalogs() == 1);
         }

@@ -19,6 +19,8 @@ use cede_wire::message::{Hello, PROTOCOL_MAX};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
 
+#[path = "e2e/astray.rs"]
+mod astray;
 #[path = "e2e/credentials.rs"]
 mod credentials;
 #[path = "e2e/expiry.rs"]
@@ -565,7 +567,7 @@ fn wrong_words_are_one_guess() {
 fn revoked_device_is_dropped_at_once() {
     let mut devices = Devices::friends(CEDE);
     let (_, id) = adopted(&devices.b);
-    devices.a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     wait_until("the link ends", || devices.b.status().peers.iter().all(|peer| !peer.connected));
     assert!(devices.a.status().peers.is_empty());
     let failed = refused(devices.b.to("laptop", id));

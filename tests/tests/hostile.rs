@@ -654,7 +654,7 @@ fn device_that_is_removed_in_the_middle_holds_no_session() {
     liar.offer(&gift);
     liar.hear_accept();
     let began = Instant::now();
-    devices.a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     let failure = failed(moving);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(failure.refusal, Some(Refusal::NotGranted));

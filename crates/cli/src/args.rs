@@ -290,6 +290,9 @@ pub(crate) enum DeviceAction {
     Revoke {
         /// The device
         device: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Leave the mesh: this device gets a new key, keeps its sessions, and may be paired again
     Leave {

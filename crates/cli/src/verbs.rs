@@ -51,7 +51,11 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Tell(tell) => letters::tell(&hand, tell),
         Verb::Inbox(inbox) => letters::inbox(&hand, inbox),
         Verb::Devices { action: Some(DeviceAction::Leave { yes }) } => hand.leave(yes, &places.socket),
-        Verb::Devices { action } => hand.ask(device_command(action)),
+        Verb::Devices { action: Some(DeviceAction::Revoke { device, yes }) } => hand.revoke(device, yes),
+        Verb::Devices { action: Some(DeviceAction::Address { device, address }) } => {
+            hand.ask(Command::Address { device, address })
+        }
+        Verb::Devices { action: None } => hand.ask(Command::Devices),
         Verb::Policy { device: None, .. } => hand.ask(Command::Devices),
         Verb::Policy { device: Some(device), ask, yes } => {
             hand.ask(Command::Policy { device, policy: policy(ask, yes) })
@@ -94,6 +98,24 @@ impl Hand<'_> {
         self.end_with(Command::LeaveMesh { confirmed }, socket)
     }
 
+    /// A removal is for good: the daemon says what it means, the person says yes.
+    fn revoke(&self, device: String, yes: bool) -> Result<u8, Failure> {
+        let command = |confirmed| Command::Revoke { device: device.clone(), confirmed };
+        match self.client.ask(command(yes)) {
+            Err(meaning) if meaning.exit == exit::PENDING && !yes => {
+                if self.terminal.ask(&format!("{}. Do it?", meaning.why)) != Some(true) {
+                    return Err(meaning);
+                }
+                self.ask(command(true))
+            }
+            Err(failure) => Err(failure),
+            Ok(answer) => {
+                self.show(answer, FEW);
+                Ok(exit::OK)
+            }
+        }
+    }
+
     fn end_with(&self, command: Command, socket: &Path) -> Result<u8, Failure> {
         let answer = self.client.ask(command)?;
         let late = Instant::now() + STOPPING;
@@ -126,17 +148,15 @@ impl Hand<'_> {
     }
 
     fn to(&self, to: &To) -> Result<u8, Failure> {
-        // A dry run makes no session of the directory.
-        let (session, directory) = match (to.files, to.dry_run) {
-            (true, true) => (None, text_of(&real(directory_of(to))?)?),
-            (true, false) => (Some(self.adopt_first(to)?), text_of(&present()?)?),
-            (false, _) => (to.session.clone(), text_of(&present()?)?),
+        let (session, directory) = match to.files {
+            true => (None, text_of(&real(directory_of(to))?)?),
+            false => (to.session.clone(), text_of(&present()?)?),
         };
         let request = MoveRequest {
             device: to.device.clone(),
             session,
             directory,
-            files: to.files && to.dry_run,
+            files: to.files,
             dry_run: to.dry_run,
             wait: to.wait,
             include_ignored: to.include_ignored.clone(),
@@ -146,13 +166,6 @@ impl Hand<'_> {
             confirm_secrets: to.yes_secrets,
         };
         moving::to(self, request)
-    }
-
-    fn adopt_first(&self, to: &To) -> Result<String, Failure> {
-        let Answer::Adopted(session) = self.client.ask(adopt(directory_of(to))?)? else {
-            return Err(fault::unexpected_answer());
-        };
-        Ok(session.id.to_string())
     }
 
     /// Without a daemon, what can be checked from here is checked, and the exit code says that none runs.
@@ -187,15 +200,6 @@ fn checks_from_here(failure: &Failure, places: &Places) -> Vec<Check> {
         check("state", "ok", &format!("{} {state}", places.state.display()), ""),
         git,
     ]
-}
-
-fn device_command(action: Option<DeviceAction>) -> Command {
-    match action {
-        None => Command::Devices,
-        Some(DeviceAction::Leave { yes }) => Command::LeaveMesh { confirmed: yes },
-        Some(DeviceAction::Revoke { device }) => Command::Revoke { device },
-        Some(DeviceAction::Address { device, address }) => Command::Address { device, address },
-    }
 }
 
 fn policy(ask: bool, yes: bool) -> Option<PeerPolicy> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cede_agent::adapter::{Arrival, Installed};
+use cede_agent::adapter::{AgentError, Arrival, Installed};
 use cede_agent::tree;
 use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
@@ -312,7 +312,8 @@ fn put_in_place(context: &Context, attempt: Attempt, before: Option<&PlacedSessi
             notes.push(format!("another conversation under this id was here; it is kept as {}", branch.display()));
         }
         Ok(Installed::New | Installed::Extended | Installed::Unchanged) => {}
-        Err(error) if plan.carry_only => {
+        // What the disk refuses now it may allow in a moment: only what the agent cannot take is carried beside it.
+        Err(error) if plan.carry_only && !matches!(error, AgentError::World { .. }) => {
             notes.push(carried(&arrival.files, &error.to_string()));
             plan.carried = true;
             plan.save(context).map_err(|error| error.to_string())?;

@@ -15,11 +15,13 @@ use cede_wire::authority::Rule;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
 use cede_wire::control::{Failure, Phase, ReplyBody};
+use cede_wire::custody::Release;
 use cede_wire::handoff::{Manifest, Offer};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
+use cede_wire::session::SessionInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
@@ -284,23 +286,52 @@ impl Actor {
 
     /// A plan for a session that was staged here and whose plan is lost. False: where it should stand cannot be kept.
     pub(crate) fn plan_anew(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId) -> bool {
-        let Some(key) = self.key_of(session) else { return false };
+        let note = "the plan of this arrival was lost here; its files were fetched again";
+        self.plan_for(session, (handoff, source), None, note).is_some()
+    }
+
+    /// A plan for a session that comes without an approved offer: called and placed as its old owner tells. Where it will
+    /// stand; none: that cannot be kept.
+    pub(crate) fn plan_claimed(
+        &mut self,
+        session: SessionId,
+        release: &Release,
+        told: Option<&SessionInfo>,
+    ) -> Option<PathBuf> {
+        let note = "it was claimed: nobody approved here what it holds";
+        let planned = self.plan_for(session, (release.handoff, release.from), told, note);
+        if planned.is_none() {
+            tracing::error!(session = %session.short(), "no plan for a claimed session can be kept");
+        }
+        planned
+    }
+
+    fn plan_for(
+        &mut self,
+        session: SessionId,
+        (handoff, source): (HandoffId, DeviceId),
+        told: Option<&SessionInfo>,
+        note: &str,
+    ) -> Option<PathBuf> {
+        let key = self.key_of(session).or_else(|| told.map(|info| info.key.clone()))?;
         let placed = self.placed.get(&session);
         let before = placed.filter(|placed| placed.root.is_some()).map(|p| crate::sessions::path_of(&p.directory));
         let before = match before.map(|directory| root_of(&directory)).transpose() {
             Err(unread) if unread.is_of_the_world() => {
                 tracing::error!(session = %session.short(), %unread, "where it stood cannot be read");
-                return false;
+                return None;
             }
             before => before.ok().flatten(),
         };
-        let target = before.unwrap_or_else(|| {
-            free_target(&self.context.surroundings.home.join(format!("session-{}", session.short())))
-        });
+        let name = told.and_then(|info| harmless(Path::new(&info.directory).file_name()?.as_encoded_bytes()));
+        let name = name.unwrap_or_else(|| PathBuf::from(format!("session-{}", session.short())));
+        let target = before.unwrap_or_else(|| free_target(&self.context.surroundings.home.join(name)));
+        let title = placed.map(|placed| placed.title.clone()).filter(|title| !title.is_empty());
+        let title = title.or_else(|| told.map(|info| crate::scrutiny::text(&info.title))).unwrap_or_default();
         let plan = ArrivalPlan {
             handoff,
             key,
-            title: placed.map_or_else(String::new, |placed| placed.title.clone()),
+            title,
             source,
             carry_only: false,
             staging: staging_beside(&target, handoff),
@@ -313,7 +344,7 @@ impl Actor {
             dotfiles: Vec::new(),
             configuration_as_code: Vec::new(),
             root: None,
-            notes: vec!["the plan of this arrival was lost here; its files were fetched again".to_owned()],
+            notes: vec![note.to_owned()],
             carried: false,
             anew: true,
             here_already: false,
@@ -323,7 +354,7 @@ impl Actor {
         if let Err(error) = &saved {
             tracing::error!(session = %session.short(), %error, "the new plan was not kept");
         }
-        saved.is_ok()
+        saved.ok().map(|()| plan.target)
     }
 
     fn restore_arriving(&mut self, session: SessionId, handoff: HandoffId) -> bool {
@@ -498,7 +529,7 @@ fn look(
 
 fn cure_of(refusal: Refusal) -> &'static str {
     if refusal == Refusal::DestinationCannotResume {
-        "do what the reason says, or take it anyway with --carry-only"
+        "do what the reason says; where only its agent is missing here, take it with --carry-only"
     } else {
         "cede status"
     }

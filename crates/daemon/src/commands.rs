@@ -41,7 +41,7 @@ impl Actor {
             Command::Pair { expires_in_s } => self.arm_pairing(expires_in_s, replies),
             Command::PairWith { words, address, name } => self.pair_with(words, address, name, replies),
             Command::PairConfirm { accept } => replies.settle(self.confirm_pairing(accept)),
-            Command::Revoke { device } => replies.settle(self.revoke(&device)),
+            Command::Revoke { device, confirmed } => replies.settle(self.revoke(&device, confirmed)),
             Command::LeaveMesh { confirmed } => self.leave_mesh(confirmed, &replies),
             Command::Policy { device, policy } => replies.settle(self.policy(&device, policy)),
             Command::Address { device, address } => self.set_address(&device, address, replies),
@@ -50,7 +50,7 @@ impl Actor {
             Command::SeizePlan { session } => self.ask_seize_plan(&session, replies),
             Command::Seize { session } => self.ask_seize(&session, replies),
             Command::Confirm { session } => replies.settle(self.confirm(session.as_deref())),
-            Command::Claim { session } => replies.settle(self.claim(&session)),
+            Command::Claim { session } => self.ask_claim(session, replies),
             Command::Cancel { handoff } => replies.settle(self.cancel(&handoff)),
             Command::Approvals => replies.done(Answer::Approvals { approvals: self.approval_summaries() }),
             Command::Decide { approval, yes } => replies.settle(self.decide_approval(&approval, yes)),
@@ -109,8 +109,9 @@ impl Actor {
         tokio::spawn(async move {
             let listening = listening(&context);
             let Ok(mut checks) = context.ask(move |actor| actor.own_checks(&listening)).await else { return };
-            let Ok(outside) = context.block(crate::doctor::outside).await else { return };
-            checks.extend(outside);
+            let Ok((outside, gone)) = context.block(crate::doctor::outside).await else { return };
+            let Ok(gone) = context.ask(move |actor| actor.gone_checks(&gone)).await else { return };
+            checks.extend(outside.into_iter().chain(gone));
             replies.done(Answer::Doctor { checks });
         });
     }
@@ -151,7 +152,7 @@ impl Actor {
         }
     }
 
-    fn revoke(&mut self, text: &str) -> Result<Answer, Failure> {
+    fn revoke(&mut self, text: &str, confirmed: bool) -> Result<Answer, Failure> {
         let member = self.find_member(text)?;
         let device = member.device();
         // What cannot be taken back is not done by a beginning of a name.
@@ -162,6 +163,10 @@ impl Actor {
         }
         let me = self.context.local.clone();
         let administrator = self.is_administrator(me.device());
+        if !confirmed {
+            let cure = format!("cede devices revoke {} --yes", member.name);
+            return Err(failure(exit::PENDING, "nobody was removed yet", &self.meaning_of_removal(&member), &cure));
+        }
         if administrator && let Some(log) = &mut self.peers.log {
             let entry = log.remove(&me, device);
             let entry = entry
@@ -187,6 +192,23 @@ impl Actor {
             )
         };
         Ok(Answer::Said { text })
+    }
+
+    /// What a person says yes to.
+    fn meaning_of_removal(&self, member: &Member) -> String {
+        let name = &member.name;
+        if self.is_administrator(self.context.local.device()) {
+            return format!("{name} would be removed from the mesh for good, and need a new key to be paired again");
+        }
+        let cut_off = if self.is_administrator(member.device()) {
+            " It is the one that adds devices to this mesh and removes them: this device would hear of no such change any more."
+        } else {
+            ""
+        };
+        format!(
+            "this device adds and removes nobody: it would only stop to talk to {name} itself, and leave and be paired \
+             again to take that back. All others go on with {name}.{cut_off}"
+        )
     }
 
     fn policy(&mut self, text: &str, policy: Option<PeerPolicy>) -> Result<Answer, Failure> {
@@ -244,8 +266,16 @@ impl Actor {
             Ok(member) => member,
             Err(failed) => return replies.failed(failed),
         };
+        if request.files && !request.dry_run && !member.capabilities.contains(&Capability::Handoff) {
+            return replies.failed(self.may_take_nothing(&member));
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
+            // Only now is it known that there is somebody to hand it to.
+            let request = match adopted_first(&context, request).await {
+                Ok(request) => request,
+                Err(failed) => return replies.failed(failed),
+            };
             let Ok(found) = context.block(sessions::look).await else { return };
             context.tell(move |actor| actor.start_found(&member, request, &found, replies)).await;
         });
@@ -399,7 +429,29 @@ impl Actor {
                 let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
                 self.take((session, &title), owner, wait, carry_only, replies.watcher());
             }
-            Some(_) | None => replies.done(Answer::Said { text: format!("the session is {}", self.state_of(session)) }),
+            Some(_) if self.custodian.standing(session) == Some(Standing::InCharge) => {
+                replies.done(Answer::Said { text: format!("the session is {}", self.state_of(session)) });
+            }
+            Some(_) | None => replies.failed(self.not_yet_here(session)),
+        }
+    }
+
+    /// This device is the one that is named, and nobody can work with the session here.
+    fn not_yet_here(&self, session: SessionId) -> Failure {
+        let why = format!("the session is {}", self.state_of(session));
+        let what = "the session did not come here";
+        let id = session.short();
+        match self.custodian.standing(session) {
+            None | Some(Standing::Unconfirmed) => {
+                let cure = format!("cede doctor says why; then: cede confirm {id}");
+                Failure { refusal: Some(Refusal::NotOwner), ..failure(exit::NOT_OWNER, what, &why, &cure) }
+            }
+            Some(Standing::Arriving | Standing::PayloadMissing | Standing::Leaving(_) | Standing::ReleasedTo(_)) => {
+                failure(exit::PENDING, what, &why, "cede status shows what it waits for")
+            }
+            Some(Standing::InCharge | Standing::Elsewhere(_) | Standing::SeizedBy(_)) => {
+                failure(exit::FAILED, what, &why, "cede status")
+            }
         }
     }
 
@@ -551,6 +603,16 @@ fn merge(all: &mut Vec<SessionSummary>, remote: impl Iterator<Item = SessionSumm
             None => all.push(session),
         }
     }
+}
+
+/// A directory that is to move becomes a session.
+async fn adopted_first(context: &Context, mut request: MoveRequest) -> Result<MoveRequest, Failure> {
+    if request.files && !request.dry_run {
+        let directory = request.directory.clone();
+        let info = context.block(move |context| adopt_blocking(context, &directory)).await.map_err(stopping)??;
+        (request.session, request.files) = (Some(info.key.id().to_string()), false);
+    }
+    Ok(request)
 }
 
 /// Makes a plain directory a session.

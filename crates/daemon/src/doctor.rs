@@ -5,23 +5,31 @@ use std::process::Command;
 use cede_core::custodian::Standing;
 use cede_wire::control::Check;
 use cede_wire::id::SessionId;
-use cede_wire::session::{AgentKind, Requirement};
+use cede_wire::session::{AgentKind, Requirement, SessionInfo};
 
 use crate::actor::Actor;
-use crate::context::Context;
+use crate::context::{Context, found};
 
 fn check(what: &str, result: &str, found: impl Into<String>, cure: &str) -> Check {
     Check { what: what.to_owned(), result: result.to_owned(), found: found.into(), cure: cure.to_owned() }
 }
 
 /// What needs the disk or other programs. Blocks.
-pub(crate) fn outside(context: &Context) -> Vec<Check> {
+pub(crate) fn outside(context: &Context) -> (Vec<Check>, Vec<SessionInfo>) {
     let mut checks = vec![git(), space(context)];
     checks.extend(
         AgentKind::ALL.into_iter().filter(|agent| *agent != AgentKind::Files).map(|agent| installed(context, agent)),
     );
-    checks.extend(leftovers(context));
-    checks
+    let sessions = crate::sessions::discover(context).sessions;
+    checks.extend(leftovers(context, &sessions));
+    (checks, sessions.into_iter().filter(|info| is_gone(context, info)).collect())
+}
+
+/// Whether the directory of a session is gone that this device moved or was told to move. What an agent remembers of old
+/// directories is its own business.
+fn is_gone(context: &Context, info: &SessionInfo) -> bool {
+    let ours = info.key.agent == AgentKind::Files || context.places.contains_key(&info.key.id());
+    ours && matches!(found(std::fs::metadata(&info.directory)), Ok(None))
 }
 
 fn git() -> Check {
@@ -58,8 +66,7 @@ fn installed(context: &Context, agent: AgentKind) -> Check {
 }
 
 /// Tool processes that outlived their agent: their outcome is unknown and they may still write.
-fn leftovers(context: &Context) -> Vec<Check> {
-    let sessions = crate::sessions::discover(context).sessions;
+fn leftovers(context: &Context, sessions: &[SessionInfo]) -> Vec<Check> {
     let found = sessions.iter().flat_map(|info| {
         let adapter = context.adapter(info.key.agent);
         let left = adapter.map(|adapter| adapter.leftovers(&info.key.native)).unwrap_or_default();
@@ -96,6 +103,16 @@ impl Actor {
             | Standing::Elsewhere(_)
             | Standing::SeizedBy(_) => None,
         }
+    }
+
+    /// Directories that vanished from under a session that is in charge here.
+    pub(crate) fn gone_checks(&self, gone: &[SessionInfo]) -> Vec<Check> {
+        let line = |info: &SessionInfo| {
+            let (id, place) = (info.key.id().short(), &info.directory);
+            let found = format!("session {id} ({}) is in charge here, and its directory is gone: {place}", info.title);
+            check("directories", "warn", found, &format!("put {place} back; without it the session cannot move"))
+        };
+        gone.iter().filter(|info| self.is_here(info.key.id())).map(line).collect()
     }
 
     /// What the daemon knows by itself.

@@ -4,10 +4,12 @@ use cede_agent::adapter::Tombstone;
 use cede_core::custodian::Standing;
 use cede_wire::control::{Answer, Check, Failure, exit};
 use cede_wire::id::SessionId;
+use cede_wire::message::ListedSession;
 use cede_wire::record::Doubt;
 
 use crate::actor::Actor;
-use crate::offering::failure;
+use crate::control::Replies;
+use crate::offering::{failure, stopping};
 
 /// Why, for people.
 pub(crate) fn in_words(why: Doubt) -> &'static str {
@@ -57,8 +59,18 @@ impl Actor {
         Ok(Answer::Said { text })
     }
 
+    /// Looks up what the old owner told of the session: how it is called, and what its directory.
+    pub(crate) fn ask_claim(&mut self, text: String, replies: Replies) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let told = crate::sessions::told(&context).await;
+            let claimed = context.ask(move |actor| actor.claim(&text, &told)).await;
+            replies.settle(claimed.map_err(stopping).and_then(|claimed| claimed));
+        });
+    }
+
     /// Fetches what was released to this device and what nobody approved here.
-    pub(crate) fn claim(&mut self, text: &str) -> Result<Answer, Failure> {
+    fn claim(&mut self, text: &str, told: &[ListedSession]) -> Result<Answer, Failure> {
         let all: Vec<_> = self.custodian.unclaimed().map(|(id, release)| (id, release.clone())).collect();
         let mut fitting = all.iter().filter(|(id, _)| !text.is_empty() && id.to_string().starts_with(text));
         let (Some((session, release)), None) = (fitting.next(), fitting.next()) else {
@@ -70,10 +82,18 @@ impl Actor {
             let why = format!("{refusal}: who is in charge has changed meanwhile");
             failure(exit::REFUSED, NOT_CLAIMED, &why, "cede status")
         })?;
-        if !self.plan_anew(*session, release.handoff, release.from) {
-            tracing::error!(session = %session.short(), "no plan for a claimed session can be kept");
-        }
-        let text = format!("claimed; the session is fetched from {from}: cede status shows when it is in its place");
+        let info = told.iter().map(|one| &one.info).find(|info| info.key.id() == *session);
+        let planned = self.plan_claimed(*session, release, info);
+        let place = planned.map_or_else(String::new, |place| format!(", into {}", place.display()));
+        let title = info.map_or_else(String::new, |info| format!(" ({})", crate::scrutiny::text(&info.title)));
+        let spoken = match release.head.turn {
+            0 => String::new(),
+            turn => format!(" with {turn} turns and {} KB of conversation", release.head.length / 1_000),
+        };
+        let text = format!(
+            "claimed: session {}{title}{spoken} is fetched from {from}{place}; cede status shows when it is in its place",
+            session.short()
+        );
         Ok(Answer::Said { text })
     }
 

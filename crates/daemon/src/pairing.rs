@@ -261,10 +261,18 @@ pub(crate) enum PairStep {
     Persist(Vec<Record>),
 }
 
+/// Who typed `cede pair` on both devices has two meshes of one each: the hint must not lead to a third.
 const fn cure_of_begin(error: &BeginError) -> &'static str {
     match error {
-        BeginError::HasMesh { .. } => "cede devices leave; then start it again, and repeat this",
-        BeginError::Ourselves => "cede devices",
+        BeginError::HasMesh { devices: 1 } => {
+            "let the other device go on showing its words; here, leave the mesh that was begun: cede devices leave --yes, \
+             then cede up; then type this line again"
+        }
+        BeginError::HasMesh { .. } => {
+            "cede devices leave, then cede up, then type this line again. To add the other device to this mesh instead: cede \
+             pair here, and the line that it shows there"
+        }
+        BeginError::Ourselves => "type the line on the new device, not on the one that shows it",
     }
 }
 

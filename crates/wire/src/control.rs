@@ -72,6 +72,9 @@ pub enum Command {
     Revoke {
         /// The device.
         device: String,
+        /// The person said yes to what that means.
+        #[serde(default)]
+        confirmed: bool,
     },
     /// Leaves the mesh: this device begins anew under another key and keeps its sessions. The daemon stops.
     LeaveMesh {

@@ -88,7 +88,7 @@ fn questions_of_a_device_that_is_removed_go_with_it() {
     wait_until("both questions wait", || a.status().approvals.len() == 2);
     let waiting = a.status().approvals;
     let begun = Instant::now();
-    a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     assert!(a.status().approvals.is_empty() && a.status().moves.is_empty());
     for question in waiting {
         let late = refused(a.ask(Command::Decide { approval: question.id.to_string(), yes: true }));

@@ -111,7 +111,7 @@ fn removed_device_leaves_and_comes_back_with_its_sessions() {
     devices.b.to("laptop", away).unwrap();
     let before = evidence(&tree);
     let old = devices.b.status().device.id;
-    devices.a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     let failed = refused(devices.b.to("laptop", here));
     assert!(failed.cure.ends_with("cede devices leave"), "{failed:?}");
     let (words, shown) = show_words(&devices.a);

@@ -162,8 +162,9 @@ fn of_three_devices_the_other_two_agree_and_tell_the_old_owner() {
     c.stop();
     wait_until("the desktop is gone too", || devices.b.status().peers.iter().all(|peer| !peer.connected));
     let failed = refused(devices.b.ask(Command::Seize { session: id.to_string() }));
-    assert_eq!((failed.exit, failed.now_at.as_deref()), (exit::TIMEOUT, Some("laptop")));
+    assert_eq!((failed.exit, failed.now_at.as_deref()), (exit::TIMEOUT, Some("laptop, as far as is known here")));
     assert!(failed.why.contains("desktop did not answer"), "{}", failed.why);
+    assert!(failed.cure.starts_with("start desktop, then type it again"), "{}", failed.cure);
     c.start();
     wait_until("the desktop is there", || devices.b.status().peers.iter().any(|peer| peer.connected));
     take_by_force(&devices.b, id);

@@ -172,7 +172,7 @@ mod tests {
         Ok(bytes.is_some_and(|bytes| bytes.starts_with(b"tomb")))
     }
 
-    /// Shows: A-3
+    /// Shows: A-3, T-16
     #[test]
     fn file_that_cannot_be_read_is_neither_buried_nor_dug_up() {
         let place = tempfile::tempdir().unwrap();

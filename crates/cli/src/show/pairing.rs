@@ -12,7 +12,9 @@ pub(crate) fn before_words(expires_in_s: u64) -> Page {
         0..120 => units::count(expires_in_s, "second", "seconds"),
         _ => units::count(expires_in_s / 60, "minute", "minutes"),
     };
-    Page::of(format!("On the new device, type this within {left}. It works once:"))
+    let mut page = Page::of("This device shows the words; `cede pair` alone is not typed on the other one.");
+    page.line([plain(format!("On the new device, type this within {left}. It works once:"))]);
+    page
 }
 
 /// The line to paste.
@@ -57,6 +59,7 @@ mod tests {
         page.append(comparison("12-34-56", "server\u{202e}"));
         page.append(paired(&samples::device("server", false), MeshId::new([0x9f; 32])));
         insta::assert_snapshot!(page.render(false), @r"
+        This device shows the words; `cede pair` alone is not typed on the other one.
         On the new device, type this within 10 minutes. It works once:
           cede pair amber river stone --at 192.168.1.2:4242
         The device that knew the words calls itself server\u{202e}. Both screens show:

@@ -16,7 +16,11 @@ pub(crate) fn page(plan: &SeizePlan, now: u64) -> Page {
         format!("If {} is only asleep or offline, it still acts for this session: until it hears of this,", plan.owner),
         "two devices may act. Is it gone for good?".to_owned(),
         String::new(),
-        format!("This device would go on from turn {}: {}.", plan.turn, plan.copy),
+        // A plain directory has no turns.
+        match plan.turn {
+            0 => format!("This device would go on with {}.", plan.copy),
+            turn => format!("This device would go on from turn {turn}: {}.", plan.copy),
+        },
         format!("Left out: {}.", plan.left_behind),
         format!("Should {} come back, it stops and keeps that on a branch of its own.", plan.owner),
     ];

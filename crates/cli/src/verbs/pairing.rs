@@ -22,7 +22,22 @@ pub(crate) fn join(hand: &Hand<'_>, pair: &Pair) -> Result<u8, Failure> {
     if let Some(address) = &pair.at {
         hand.terminal.say(format!("asking the device at {address}"));
     }
-    follow(hand, answers, false)
+    let code = follow(hand, answers, false)?;
+    if let Some(name) = &pair.name {
+        say_other_name(hand, name)?;
+    }
+    Ok(code)
+}
+
+/// A name may be taken in the mesh, or hold what a name may not.
+fn say_other_name(hand: &Hand<'_>, wanted: &str) -> Result<(), Failure> {
+    let Answer::Devices { devices } = hand.client.ask(Command::Devices)? else {
+        return Err(fault::unexpected_answer());
+    };
+    if let Some(this) = devices.iter().find(|device| device.this && device.name != wanted) {
+        hand.terminal.say(format!("note: this device is called {} in the mesh, not {wanted}", this.name));
+    }
+    Ok(())
 }
 
 fn follow(hand: &Hand<'_>, mut answers: Answers, welcome_unseen: bool) -> Result<u8, Failure> {

@@ -21,7 +21,9 @@ use crate::now::Now;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BeginError {
     /// A device belongs to one mesh.
-    #[error("this device already belongs to a mesh of {devices}: pair the other way round, or leave that mesh first")]
+    #[error(
+        "this device already belongs to a mesh of {devices}; one device shows the words with `cede pair`, and what begins with that has a mesh"
+    )]
     HasMesh {
         /// How many devices belong to it.
         devices: usize,

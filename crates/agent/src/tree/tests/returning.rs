@@ -127,7 +127,7 @@ fn changed_target_is_not_touched() {
 
 /// What cannot be read was not seen to differ: the session waits for it and stands nowhere else.
 ///
-/// Shows: T-7
+/// Shows: T-7, T-16
 #[test]
 fn target_that_cannot_be_read_is_not_taken_for_one_that_differs() {
     let lab = Lab::new();
@@ -156,7 +156,7 @@ fn name_that_cannot_be_looked_at_is_not_free() {
 
 /// A plan that is there and cannot be read is not gone: what was begun by it must not be begun anew.
 ///
-/// Shows: T-7
+/// Shows: T-16
 #[test]
 fn plan_that_cannot_be_read_is_not_a_lost_stage() {
     let lab = Lab::new();
