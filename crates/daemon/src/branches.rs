@@ -102,11 +102,7 @@ impl Actor {
         let line = |(session, place): (&SessionId, &PathBuf)| Check {
             what: "branches".to_owned(),
             result: "warn".to_owned(),
-            found: format!(
-                "turns of session {} that only this device has are kept in {}",
-                session.short(),
-                place.display()
-            ),
+            found: format!("what only this device has of session {} is kept in {}", session.short(), place.display()),
             cure: format!("read {}, take what you need, then remove the directory", place.join(README).display()),
         };
         self.seizes.branches.iter().filter(|(_, place)| place.is_dir()).map(line).collect()
@@ -240,11 +236,18 @@ fn instructions(branch: &Branch, head: Option<Head>, aside: &Aside) -> String {
     } else {
         "Turns of it may be here alone: the new owner went on from an older copy."
     };
+    // A plain directory has no conversation.
+    let spoken = match branch.files {
+        0 => String::new(),
+        _ => format!(
+            "The conversation as it was here, up to turn {}, lies in `conversation` beside this file. {turns}\n\n",
+            branch.turn
+        ),
+    };
     format!(
-        "{} took session {} over by force while this device was not reached.\n\n\
-         The conversation as it was here, up to turn {}, lies in `conversation` beside this file. {turns}\n\n{tree}\n\
+        "{} took session {} over by force while this device was not reached.\n\n{spoken}{tree}\n\
          Nothing of this is read by cede any more. Remove the directory when you have what you need.\n",
-        branch.owner, branch.session, branch.turn
+        branch.owner, branch.session
     )
 }
 

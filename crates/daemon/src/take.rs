@@ -274,7 +274,7 @@ impl Actor {
             self.refuse_take(question, why.refusal(), unasked(why));
         } else if !self.is_here(session) || self.read_only {
             let owner = self.in_charge(session);
-            self.tell_custody(from, session);
+            self.tell_custody(question.from, question.session);
             self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
         } else {
             self.find_for(question, false);
