@@ -562,24 +562,6 @@ fn wrong_words_are_one_guess() {
     assert_eq!((typo.exit, typo.what.as_str()), (exit::USAGE, "the words cannot be right"));
 }
 
-/// Shows: P-7
-#[test]
-fn revoked_device_is_dropped_at_once() {
-    let mut devices = Devices::friends(CEDE);
-    let (_, id) = adopted(&devices.b);
-    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
-    wait_until("the link ends", || devices.b.status().peers.iter().all(|peer| !peer.connected));
-    assert!(devices.a.status().peers.is_empty());
-    let failed = refused(devices.b.to("laptop", id));
-    assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::NotGranted)));
-    assert_eq!(failed.why, "not-granted: the device there does not admit this one");
-    assert_eq!(failed.now_at.as_deref(), Some("server"));
-    devices.b.kill();
-    devices.b.start();
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(devices.b.status().peers.iter().all(|peer| !peer.connected));
-}
-
 /// Shows: H-12
 #[test]
 fn device_that_is_off_is_said_to_be_off() {

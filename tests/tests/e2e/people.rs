@@ -138,3 +138,21 @@ fn removed_device_leaves_and_comes_back_with_its_sessions() {
     devices.a.to("server", away).unwrap();
     assert_eq!(state(&devices.b, away), "in charge here");
 }
+
+/// Shows: P-7
+#[test]
+fn revoked_device_is_dropped_at_once() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.b);
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
+    wait_until("the link ends", || devices.b.status().peers.iter().all(|peer| !peer.connected));
+    assert!(devices.a.status().peers.is_empty());
+    let failed = refused(devices.b.to("laptop", id));
+    assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::NotGranted)));
+    assert_eq!(failed.why, "not-granted: the device there does not admit this one");
+    assert_eq!(failed.now_at.as_deref(), Some("server"));
+    devices.b.kill();
+    devices.b.start();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(devices.b.status().peers.iter().all(|peer| !peer.connected));
+}
