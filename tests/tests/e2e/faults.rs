@@ -95,7 +95,7 @@ fn lose_the_release(devices: &Devices, doors: &[Proxy; 2], id: SessionId) -> boo
     lost
 }
 
-/// Shows: H-7, H-16
+/// Shows: H-7, H-16, P-11
 #[test]
 fn lost_release_is_said_again_and_nobody_acts_until_then() {
     let mut devices = Devices::friends(CEDE);
@@ -110,6 +110,10 @@ fn lost_release_is_said_again_and_nobody_acts_until_then() {
     assert_eq!((at_a.state.as_str(), at_a.here), ("released, waiting for server", false));
     let failed = refused(devices.a.ask(Command::Cancel { handoff: id.to_string() }));
     assert!(failed.why.contains("the decision is made") || failed.why.contains("could still be withdrawn"));
+    // What is staged is released to the key that this device has now.
+    let failed = refused(devices.b.ask(Command::LeaveMesh { confirmed: true }));
+    assert_eq!(failed.exit, exit::PENDING);
+    assert!(failed.why.starts_with("laptop sent everything of session"), "{}", failed.why);
     devices.a.kill();
     devices.a.start();
     assert_eq!(state(&devices.a, id), "released, waiting for server");
