@@ -122,6 +122,12 @@ fn journal_that_is_missing_is_begun_anew_by_a_persons_word() {
     devices.b.start();
     assert_eq!((devices.b.status().mesh, devices.b.status().peers), (None, Vec::new()));
     assert!(typed(&devices.b, &["doctor"]).1.contains("cede confirm"));
+    // The others know its key: it comes back as the device that it was.
+    devices.b.kill();
+    devices.b.arguments.clear();
+    devices.b.start();
+    pair(&devices.a, &devices.b);
+    assert_eq!(devices.b.status().mesh, devices.a.status().mesh);
 }
 
 #[test]
