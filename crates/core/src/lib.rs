@@ -23,6 +23,7 @@
 //! makes the certificate that is written; no other path leads away from ownership.
 #![warn(missing_docs)]
 
+pub mod audit;
 pub mod authority;
 pub mod chain;
 pub mod custodian;

@@ -8,6 +8,7 @@
 //! - [`journal::Journal`] is the truth: append-only, chained, one writer, many commits per flush.
 //! - [`stage::Stage`] holds the chunks of one incoming handoff until they are installed or discarded.
 //! - [`objects::Objects`] holds whole values by their hash: catalogs, mostly.
+//! - [`audit::AuditLog`] holds what was decided, in a chain with signed checkpoints.
 //! - [`index::Index`] is a convenience. It is thrown away whenever it could be wrong, and rebuilt from the others.
 //!
 //! ```no_run
@@ -28,6 +29,7 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod audit;
 mod crc;
 pub mod disk;
 #[cfg(test)]

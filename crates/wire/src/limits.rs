@@ -67,3 +67,12 @@ pub const CONTROL_LINE_BYTES: usize = 4 << 20;
 pub const SUBJECT_BYTES: usize = 64 << 10;
 /// Most lines beside the text of a subject. Source: [`INVENTORY_ITEMS`].
 pub const SUBJECT_LINES: usize = INVENTORY_ITEMS;
+
+/// Longest entry of the audit log. A checkpoint, the longest kind, has about 250 bytes.
+pub const AUDIT_ENTRY_BYTES: usize = 1 << 10;
+/// Longest file of the audit log: some thirty thousand entries. A new one begins behind it.
+pub const AUDIT_FILE_BYTES: u64 = 4 << 20;
+/// Files of the audit log that are kept, the newest ones: 64 MiB and some half a million decisions.
+pub const AUDIT_FILES: u64 = 16;
+/// A checkpoint is signed after so many entries at the latest.
+pub const AUDIT_CHECKPOINT_ENTRIES: u64 = 1_000;

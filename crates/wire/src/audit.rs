@@ -1,0 +1,349 @@
+//! The record of what was decided: entries in a chain, and signed checkpoints of it. Source: SPEC U-10 to U-12.
+//!
+//! No field here holds text or bytes of a person or a peer: ids, numbers, words of ours, hashes. So no secret can get in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::authority::Rule;
+use crate::canonical::{DecodeError, Signable, Signed, decode, encode};
+use crate::id::{ConnectionId, DeviceId, HandoffId, Hash, SessionId};
+use crate::limits::AUDIT_ENTRY_BYTES;
+use crate::member::Capability;
+
+/// What decided a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditBy {
+    /// 0: what the peer was granted.
+    Grant,
+    /// 1: a rule of the operator.
+    Rule,
+    /// 2: the operator.
+    Operator,
+    /// 3: nobody answered in time.
+    Time,
+    /// 4: the operator could not be asked.
+    Fault,
+    /// 5: too many questions.
+    Pace,
+    /// 6: more than can be shown.
+    Size,
+    /// 7: whoever asked withdrew.
+    Withdrawn,
+    /// 8: the connection is over.
+    Closed,
+}
+
+impl AuditBy {
+    /// The word for people.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Grant => "what it was granted",
+            Self::Rule => "a rule",
+            Self::Operator => "the operator",
+            Self::Time => "time",
+            Self::Fault => "a fault",
+            Self::Pace => "pace: too many questions",
+            Self::Size => "size: too much to be shown",
+            Self::Withdrawn => "a withdrawal",
+            Self::Closed => "the end of the connection",
+        }
+    }
+}
+
+/// Which request an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditOf {
+    /// 0: a request on a connection, by its number there.
+    Request(ConnectionId, u64),
+    /// 1: a handoff to this device.
+    Handoff(HandoffId),
+    /// 2: a peer's wish for a session, by the peer's number.
+    Take(SessionId, u64),
+    /// 3: equal requests of a kind that are counted and not listed.
+    Many,
+}
+
+/// What came of a request that was allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditOutcome {
+    /// 0: done.
+    Done,
+    /// 1: begun, and it failed.
+    Failed,
+    /// 2: what was to be done was not what was shown; nothing was done.
+    Swapped,
+}
+
+/// What a person did that no peer asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditAct {
+    /// 0: let a device join.
+    Paired,
+    /// 1: removed a device, or serves it no more.
+    Removed,
+    /// 2: took a session over without its owner.
+    Seized,
+    /// 3: said that the records are the newest.
+    Confirmed,
+}
+
+/// One thing that is recorded. Append only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditEvent {
+    /// 0: a daemon started. Whose signatures follow.
+    Begun {
+        /// This device.
+        device: DeviceId,
+    },
+    /// 1: the operator is asked.
+    Asked {
+        /// Who wants it.
+        who: DeviceId,
+        /// What for.
+        capability: Capability,
+        /// Which request.
+        of: AuditOf,
+        /// Hash of what is shown.
+        shown: Hash,
+        /// Kept for later by a rule.
+        held: bool,
+    },
+    /// 2: a request was decided. Durable before anything comes of it.
+    Decided {
+        /// Who asked.
+        who: DeviceId,
+        /// What for.
+        capability: Capability,
+        /// Which request.
+        of: AuditOf,
+        /// Whether it may be done.
+        allowed: bool,
+        /// What decided.
+        by: AuditBy,
+        /// Hash of what the operator was shown, where somebody was asked.
+        shown: Option<Hash>,
+        /// How many equal ones this entry stands for.
+        times: u32,
+    },
+    /// 3: what came of one that was allowed.
+    Outcome {
+        /// Who asked.
+        who: DeviceId,
+        /// What for.
+        capability: Capability,
+        /// Which request.
+        of: AuditOf,
+        /// What came of it.
+        outcome: AuditOutcome,
+    },
+    /// 4: the operator set a rule.
+    RuleSet {
+        /// For whom.
+        who: DeviceId,
+        /// For what.
+        capability: Capability,
+        /// Which.
+        rule: Rule,
+        /// Until when, milliseconds since 1970; none means no end.
+        until_unix_ms: Option<u64>,
+    },
+    /// 5: a person acted.
+    Acted {
+        /// What was done.
+        act: AuditAct,
+        /// Which device it is about.
+        device: Option<DeviceId>,
+        /// Which session it is about.
+        session: Option<SessionId>,
+    },
+    /// 6: everything before is as it was written, says the device.
+    Checkpoint(Signed<AuditCheckpoint>),
+    /// 7: at a start, entries up to this number were known to have been written and were not there.
+    Lost {
+        /// The number.
+        until: u64,
+    },
+}
+
+impl AuditEvent {
+    /// The frame's `kind`: the position of the variant.
+    pub fn kind(&self) -> u16 {
+        match self {
+            Self::Begun { .. } => 0,
+            Self::Asked { .. } => 1,
+            Self::Decided { .. } => 2,
+            Self::Outcome { .. } => 3,
+            Self::RuleSet { .. } => 4,
+            Self::Acted { .. } => 5,
+            Self::Checkpoint(_) => 6,
+            Self::Lost { .. } => 7,
+        }
+    }
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// Its number, from 1, without a gap.
+    pub number: u64,
+    /// When, milliseconds since 1970, by this device's clock.
+    pub at_unix_ms: u64,
+    /// What.
+    pub event: AuditEvent,
+}
+
+/// The device's word for the chain up to an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditCheckpoint {
+    /// Who signs.
+    pub by: DeviceId,
+    /// Number of the last entry that it covers.
+    pub number: u64,
+    /// The chain after that entry.
+    pub chain: Hash,
+    /// When, milliseconds since 1970.
+    pub at_unix_ms: u64,
+}
+
+impl Signable for AuditCheckpoint {
+    const DOMAIN: &'static str = "cede/1 audit-checkpoint";
+
+    fn signer(&self) -> DeviceId {
+        self.by
+    }
+}
+
+/// What a file begins with: where its first entry stands in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditHead {
+    /// Number of the file, from 1.
+    pub file: u64,
+    /// Number of its first entry.
+    pub first: u64,
+    /// The chain before that entry; zeros before the first of all.
+    pub before: Hash,
+}
+
+/// Why a piece of a file is not an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuditFrameError {
+    /// It ends before the entry does: a write that was cut off, or a cut.
+    #[error("an entry is cut off")]
+    CutOff,
+    /// It says that it is longer than any entry.
+    #[error("an entry is longer than any is")]
+    TooLong,
+    /// The chain says that other bytes stood here.
+    #[error("an entry is not the one that was written")]
+    Changed,
+    /// The chain is right and the bytes are no entry: a newer version wrote it, or a fault of ours.
+    #[error("an entry cannot be read")]
+    Unreadable(#[source] DecodeError),
+}
+
+impl AuditHead {
+    /// Begins every file: the name and the format.
+    pub const MAGIC: [u8; 10] = *b"cedeaudt\x01\x00";
+    /// Length of the beginning of a file.
+    pub const BYTES: usize = 10 + 8 + 8 + 32;
+
+    /// The bytes.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..10].copy_from_slice(&Self::MAGIC);
+        bytes[10..18].copy_from_slice(&self.file.to_le_bytes());
+        bytes[18..26].copy_from_slice(&self.first.to_le_bytes());
+        bytes[26..].copy_from_slice(self.before.as_bytes());
+        bytes
+    }
+
+    /// Reads the beginning of a file; none where it is not one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (magic, rest) = bytes.split_first_chunk::<10>()?;
+        let (file, rest) = rest.split_first_chunk::<8>()?;
+        let (first, rest) = rest.split_first_chunk::<8>()?;
+        let (before, rest) = rest.split_first_chunk::<32>()?;
+        let head =
+            Self { file: u64::from_le_bytes(*file), first: u64::from_le_bytes(*first), before: Hash::new(*before) };
+        (*magic == Self::MAGIC).then_some((head, rest))
+    }
+}
+
+impl AuditEntry {
+    /// Length and chain before the body.
+    const FRAME_BYTES: usize = 4 + 32;
+
+    /// The entry as it stands in a file behind an entry with that chain, and the chain after it.
+    pub fn to_frame(&self, before: &Hash) -> (Vec<u8>, Hash) {
+        let body = encode(self);
+        let chain = chain(before, &body);
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let mut frame = Vec::with_capacity(Self::FRAME_BYTES + body.len());
+        frame.extend_from_slice(&length.to_le_bytes());
+        frame.extend_from_slice(chain.as_bytes());
+        frame.extend_from_slice(&body);
+        (frame, chain)
+    }
+
+    /// Reads the next entry of a file: it, the chain after it, and what follows.
+    ///
+    /// # Errors
+    /// [`AuditFrameError`]; nothing behind it can be trusted.
+    pub fn from_frame<'a>(bytes: &'a [u8], before: &Hash) -> Result<(Self, Hash, &'a [u8]), AuditFrameError> {
+        let (length, rest) = bytes.split_first_chunk::<4>().ok_or(AuditFrameError::CutOff)?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length > AUDIT_ENTRY_BYTES {
+            return Err(AuditFrameError::TooLong);
+        }
+        let (said, rest) = rest.split_first_chunk::<32>().ok_or(AuditFrameError::CutOff)?;
+        let (body, rest) = rest.split_at_checked(length).ok_or(AuditFrameError::CutOff)?;
+        let chain = chain(before, body);
+        if chain.as_bytes() != said {
+            return Err(AuditFrameError::Changed);
+        }
+        Ok((decode(body).map_err(AuditFrameError::Unreadable)?, chain, rest))
+    }
+}
+
+/// The chain after an entry.
+fn chain(before: &Hash, body: &[u8]) -> Hash {
+    let mut hasher = blake3::Hasher::new_derive_key("cede/1 audit");
+    hasher.update(before.as_bytes()).update(&(body.len() as u64).to_le_bytes()).update(body);
+    Hash::new(*hasher.finalize().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_comes_back_behind_the_one_before_it_only() {
+        let entry = AuditEntry { number: 7, at_unix_ms: 9, event: AuditEvent::Lost { until: 6 } };
+        let before = Hash::of(b"before");
+        let (mut frame, chain) = entry.to_frame(&before);
+        frame.extend_from_slice(b"rest");
+        assert_eq!(AuditEntry::from_frame(&frame, &before), Ok((entry, chain, &b"rest"[..])));
+        assert_eq!(AuditEntry::from_frame(&frame, &chain), Err(AuditFrameError::Changed));
+        for end in 0..frame.len() - 4 {
+            assert_eq!(AuditEntry::from_frame(&frame[..end], &before), Err(AuditFrameError::CutOff));
+        }
+        let long = u32::try_from(AUDIT_ENTRY_BYTES + 1).unwrap().to_le_bytes();
+        assert_eq!(AuditEntry::from_frame(&long, &before), Err(AuditFrameError::TooLong));
+    }
+
+    #[test]
+    fn head_of_a_file_comes_back() {
+        let head = AuditHead { file: 3, first: 900, before: Hash::of(b"x") };
+        let mut bytes = head.to_bytes().to_vec();
+        bytes.push(1);
+        assert_eq!(AuditHead::from_bytes(&bytes), Some((head, &[1][..])));
+        assert_eq!(AuditHead::from_bytes(&bytes[..AuditHead::BYTES - 1]), None);
+        bytes[0] = 0;
+        assert_eq!(AuditHead::from_bytes(&bytes), None);
+    }
+}
