@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 25] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -34,6 +34,7 @@ const COMMANDS: [&[&str]; 24] = [
     &["approvals"],
     &["allow"],
     &["deny"],
+    &["log"],
     &["adopt"],
     &["doctor"],
     &["stop"],
@@ -252,7 +253,7 @@ fn daemon_ends_with_the_one_who_started_it() {
 }
 
 /// Questions about what does not exist.
-const NOT_THERE: [&[&str]; 15] = [
+const NOT_THERE: [&[&str]; 16] = [
     &["to", "server"],
     &["to", "server", "fix", "--dry-run"],
     &["take", "fix"],
@@ -263,6 +264,7 @@ const NOT_THERE: [&[&str]; 15] = [
     &["devices", "address", "server", "127.0.0.1:9"],
     &["devices", "leave", "--yes"],
     &["policy", "server"],
+    &["policy", "server", "drive", "accept", "--for", "8h"],
     &["pair", "not", "such", "words", "here"],
     &["pair", "amber"],
     &["pair", "goat", "goat", "goat", "goat", "--at", "127.0.0.1:1"],
@@ -303,7 +305,7 @@ const ASKING: [&[&str]; 16] = [
 ];
 
 /// Command lines that are wrong, each in its own way.
-const WRONG: [&[&str]; 10] = [
+const WRONG: [&[&str]; 13] = [
     &["statsu"],
     &["to"],
     &["to", "server", "--dryrun"],
@@ -313,6 +315,9 @@ const WRONG: [&[&str]; 10] = [
     &["up", "--listen", "everywhere"],
     &["policy", "server", "--ask", "--yes"],
     &["policy", "--yes"],
+    &["policy", "server", "drive"],
+    &["policy", "server", "fly", "accept"],
+    &["policy", "server", "drive", "perhaps"],
     &["demo", "--agent", "claude"],
 ];
 

@@ -21,6 +21,8 @@ use cede_wire::session::{AgentKind, SessionKey};
 
 #[path = "e2e/astray.rs"]
 mod astray;
+#[path = "e2e/authority.rs"]
+mod authority;
 #[path = "e2e/credentials.rs"]
 mod credentials;
 #[path = "e2e/expiry.rs"]

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cede_wire::authority::Rule;
+use cede_wire::member::Capability;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::units;
@@ -108,16 +110,7 @@ pub(crate) enum Verb {
         action: Option<DeviceAction>,
     },
     /// Show or set what this device answers when a peer asks
-    Policy {
-        /// The peer; none lists them all
-        device: Option<String>,
-        /// Ask the operator each time
-        #[arg(long, conflicts_with = "yes", requires = "device")]
-        ask: bool,
-        /// Say yes unattended
-        #[arg(long, requires = "device")]
-        yes: bool,
-    },
+    Policy(Policy),
     /// List the questions that wait for an answer
     Approvals {
         /// List every path
@@ -133,6 +126,15 @@ pub(crate) enum Verb {
     Deny {
         /// The question: the beginning of its id
         id: String,
+    },
+    /// Show what was decided here, and whether that record is whole
+    Log {
+        /// Look whether every entry is as it was written
+        #[arg(long)]
+        verify: bool,
+        /// So many of the newest entries
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        tail: u32,
     },
     /// Name a plain directory as a session
     Adopt {
@@ -176,6 +178,28 @@ pub(crate) struct Up {
     /// Stop when the standard input ends
     #[arg(long, hide = true)]
     pub(crate) while_stdin: bool,
+}
+
+/// `cede policy`.
+#[derive(Debug, Args)]
+pub(crate) struct Policy {
+    /// The peer; none lists them all
+    pub(crate) device: Option<String>,
+    /// What the peer asks for
+    #[arg(requires = "rule", value_parser = capability, value_name = "CAPABILITY")]
+    pub(crate) capability: Option<Capability>,
+    /// accept (unattended), ask, hold (keep the question for a day) or refuse
+    #[arg(value_parser = rule, value_name = "RULE")]
+    pub(crate) rule: Option<Rule>,
+    /// The rule ends after this time, like 30m or 8h; accept needs it
+    #[arg(long = "for", value_name = "TIME", requires = "rule", value_parser = units::duration)]
+    pub(crate) lasts: Option<Duration>,
+    /// Ask the operator about every move
+    #[arg(long, conflicts_with_all = ["yes", "capability"], requires = "device")]
+    pub(crate) ask: bool,
+    /// Say yes to moves unattended, without an end
+    #[arg(long, conflicts_with = "capability", requires = "device")]
+    pub(crate) yes: bool,
 }
 
 /// `cede pair`.
@@ -349,6 +373,17 @@ pub(crate) enum DemoAgent {
     OpenCode,
     /// A plain directory
     Files,
+}
+
+fn capability(text: &str) -> Result<Capability, String> {
+    let names = || Capability::ALL.map(Capability::name).join(", ");
+    let named = Capability::ALL.into_iter().find(|capability| capability.name() == text);
+    named.ok_or_else(|| format!("expected one of {}", names()))
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    let named = [Rule::Accept, Rule::Ask, Rule::Hold, Rule::Refuse].into_iter().find(|rule| rule.word() == text);
+    named.ok_or_else(|| "expected accept, ask, hold or refuse".to_owned())
 }
 
 /// Accepts `host:port`, with an IPv6 address in brackets.

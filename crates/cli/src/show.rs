@@ -5,8 +5,10 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inventory;
 pub(crate) mod letters;
+pub(crate) mod log;
 pub(crate) mod moves;
 pub(crate) mod pairing;
+pub(crate) mod policies;
 #[cfg(test)]
 pub(crate) mod samples;
 pub(crate) mod seizing;
@@ -31,6 +33,8 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::SeizePlan(plan) => seizing::page(plan, now),
         Answer::Moved(report) => moves::report(report),
         Answer::Approvals { approvals } => approvals::page(approvals, paths),
+        Answer::Log { lines, earlier, verdict } => log::page(lines, *earlier, verdict.as_ref()),
+        Answer::Policies { peers } => policies::page(peers),
         Answer::Adopted(session) => sessions::adopted(session),
         Answer::Told(letter) => letters::told(letter),
         Answer::Inbox { letters, more, notes } => letters::page(letters, *more, notes, now),

@@ -20,6 +20,35 @@ pub(crate) fn millis(ms: u64) -> String {
     }
 }
 
+/// A rest of time: `40 s`, `59 min`, `7 h 55 min`.
+pub(crate) fn rest(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// A moment, milliseconds since 1970, as date and time in UTC.
+pub(crate) fn moment(unix_ms: u64) -> String {
+    let (days, seconds) = (unix_ms / 86_400_000, unix_ms / 1_000 % 86_400);
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Year, month and day of a day since 1970. Counted from 1 March of a year 0, so that the odd day is a year's last.
+/// Source: the Gregorian calendar repeats itself after 146,097 days.
+fn date(days: u64) -> (u64, u64, u64) {
+    let since = days + 719_468;
+    let (era, of_era) = (since / 146_097, since % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
 /// How long ago a moment was, both in milliseconds since 1970: `now`, `5 min ago`, `3 days ago`.
 pub(crate) fn ago(moment: u64, now: u64) -> String {
     let seconds = now.saturating_sub(moment) / 1_000;
@@ -64,6 +93,20 @@ fn three_digits(count: u64, size: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_dates_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_399, "2000-02-28 23:59:59Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+            (1_790_000_000, "2026-09-21 14:13:20Z"),
+        ] {
+            assert_eq!(moment(seconds * 1_000), text);
+        }
+        assert_eq!([40, 3_599, 28_500].map(rest), ["40 s", "59 min", "7 h 55 min"]);
+    }
 
     #[test]
     fn bytes_have_three_digits() {

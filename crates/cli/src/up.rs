@@ -136,6 +136,7 @@ const fn what(error: &RunError) -> &'static str {
         | RunError::Leave(_)
         | RunError::Bind(_)
         | RunError::Socket(_)
+        | RunError::Audit(_)
         | RunError::Random(_) => NOT_STARTED,
     }
 }
@@ -147,7 +148,7 @@ const fn cure(error: &RunError) -> &'static str {
             "ask the daemon that runs: cede status; a second one needs a home of its own: cede --home DIR up"
         }
         RunError::Bind(_) => "take another port: cede up --listen 0.0.0.0:0",
-        RunError::Loop(_) | RunError::Leave(_) => "look at the disk, then start it again: cede up",
+        RunError::Loop(_) | RunError::Leave(_) | RunError::Audit(_) => "look at the disk, then start it again: cede up",
         RunError::Open(_)
         | RunError::Secret(_)
         | RunError::NotAKey

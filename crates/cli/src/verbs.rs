@@ -14,7 +14,7 @@ use cede_wire::control::{Answer, Check, Command, Failure, MoveRequest, ReplyBody
 use cede_wire::record::PeerPolicy;
 use clap::CommandFactory;
 
-use crate::args::{Cli, DeviceAction, To, Verb};
+use crate::args::{Cli, DeviceAction, Policy, To, Verb};
 use crate::client::Client;
 use crate::demo;
 use crate::fault;
@@ -56,13 +56,11 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
             hand.ask(Command::Address { device, address })
         }
         Verb::Devices { action: None } => hand.ask(Command::Devices),
-        Verb::Policy { device: None, .. } => hand.ask(Command::Devices),
-        Verb::Policy { device: Some(device), ask, yes } => {
-            hand.ask(Command::Policy { device, policy: policy(ask, yes) })
-        }
+        Verb::Policy(policy) => hand.ask(policy_command(policy)),
         Verb::Approvals { all } => hand.approvals(all),
         Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
+        Verb::Log { verify, tail } => hand.log(verify, tail),
         Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
         Verb::Doctor => hand.doctor(&places),
         Verb::Stop => hand.stop(&places.socket),
@@ -84,6 +82,14 @@ impl Hand<'_> {
         let answer = self.client.ask(command)?;
         self.show(answer, FEW);
         Ok(exit::OK)
+    }
+
+    /// A record that does not hold is a failure, after it was shown.
+    fn log(&self, verify: bool, tail: u32) -> Result<u8, Failure> {
+        let answer = self.client.ask(Command::Log { tail: Some(tail), verify })?;
+        let broken = matches!(&answer, Answer::Log { verdict: Some(verdict), .. } if !verdict.holds);
+        self.show(answer, FEW);
+        Ok(if broken { exit::FAILED } else { exit::OK })
     }
 
     /// Ends the daemon, and waits until it is gone: the next `cede up` finds the place free.
@@ -202,11 +208,18 @@ fn checks_from_here(failure: &Failure, places: &Places) -> Vec<Check> {
     ]
 }
 
-fn policy(ask: bool, yes: bool) -> Option<PeerPolicy> {
-    match (ask, yes) {
+fn policy_command(policy: Policy) -> Command {
+    let moves = match (policy.ask, policy.yes) {
         (_, true) => Some(PeerPolicy::Yes),
         (true, false) => Some(PeerPolicy::Ask),
         (false, false) => None,
+    };
+    match (policy.device, policy.capability, policy.rule) {
+        (Some(device), Some(capability), Some(rule)) => {
+            Command::SetRule { device, capability, rule, seconds: policy.lasts.map(|lasts| lasts.as_secs()) }
+        }
+        (Some(device), _, _) if moves.is_some() => Command::Policy { device, policy: moves },
+        (device, _, _) => Command::Policies { device },
     }
 }
 

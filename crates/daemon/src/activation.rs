@@ -6,6 +6,7 @@ use cede_agent::adapter::{AgentError, Arrival, Installed};
 use cede_agent::tree;
 use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
+use cede_wire::audit::AuditOf;
 use cede_wire::control::{Answer, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::record::PlacedSession;
@@ -116,6 +117,9 @@ impl Actor {
         let (key, root) = (placed.key.clone(), placed.root);
         self.place(placed);
         self.custodian.installed(session, handoff);
+        if let Some(source) = self.came_from(session, handoff) {
+            self.note_arrival(source, AuditOf::Handoff(handoff), true);
+        }
         self.context.last_look.forget();
         for note in &notes {
             tracing::warn!(session = %session.short(), note, "the session arrived with a note");

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::approvals::Approval;
 use crate::arriving::Arriving;
+use crate::audit::{Audit, soonest};
 use crate::authorities::{Asker, Authorities};
 use crate::context::Context;
 use crate::errands::Errands;
@@ -24,6 +25,9 @@ use crate::pairing::{PairStep, Pairing};
 use crate::peers::Peers;
 use crate::take::{TakeQuestion, Takes};
 use crate::witness::{Mark, Members, Witness};
+
+/// Something that is done on the actor.
+pub(crate) type Next = Box<dyn FnOnce(&mut Actor) + Send>;
 
 /// What the world tells the actor.
 pub(crate) enum Input {
@@ -36,7 +40,7 @@ pub(crate) enum Input {
     /// A link is gone; the number says which one.
     LinkDown(DeviceId, u64),
     /// Hands and people ask.
-    Call(Box<dyn FnOnce(&mut Actor) + Send>),
+    Call(Next),
     /// Stop now.
     Stop,
 }
@@ -55,6 +59,7 @@ pub(crate) struct Actor {
     pub(crate) pairing: Pairing,
     pub(crate) placed: BTreeMap<SessionId, PlacedSession>,
     pub(crate) authorities: Authorities,
+    pub(crate) audit: Audit,
     pub(crate) moves: Moves,
     pub(crate) leaving: BTreeMap<SessionId, Leaving>,
     pub(crate) arriving: BTreeMap<SessionId, Arriving>,
@@ -67,6 +72,8 @@ pub(crate) struct Actor {
     /// The newest listing of a peer of which an older one is being kept.
     pub(crate) unkept: BTreeMap<DeviceId, Vec<ListedSession>>,
     pub(crate) pending: VecDeque<Vec<Record>>,
+    /// What goes on once all of that is durable.
+    pub(crate) afterwards: VecDeque<Next>,
     pub(crate) seizes: crate::seizing::Seizes,
     pub(crate) witness: Witness,
     /// The newest mark of the journal; none where nothing can be noted outside of it.
@@ -97,7 +104,7 @@ impl Actor {
             let custody = self.custodian.poll_timeout().map(|(at, _)| at);
             let others = self.authorities.poll_timeout().into_iter().chain(self.ledger.poll_timeout());
             let due = custody.into_iter().chain(others).min();
-            let due = due.map(|at| self.context.clock.instant(at));
+            let due = soonest(due.map(|at| self.context.clock.instant(at)), self.audit.due());
             let input = tokio::select! {
                 input = inputs.recv() => input,
                 () = sleep_until(due) => {
@@ -110,7 +117,10 @@ impl Actor {
                 }
             };
             match input {
-                None | Some(Input::Stop) => return Ok(()),
+                None | Some(Input::Stop) => {
+                    self.write_audit(true).await;
+                    return Ok(());
+                }
                 Some(input) => self.handle(input),
             }
             self.drain().await?;
@@ -200,11 +210,16 @@ impl Actor {
     /// Does what the deciders want, in their order. The shape of this loop is the contract of the core.
     async fn drain(&mut self) -> Result<(), LoopError> {
         self.drain_deciders().await?;
-        while let Some(settled) = self.authorities.next_settled() {
-            settled.go_on(self);
+        while let Some(next) = self.afterwards.pop_front() {
+            next(self);
             self.drain_deciders().await?;
         }
         Ok(())
+    }
+
+    /// Runs something when everything is durable that was recorded until now.
+    pub(crate) fn once_durable(&mut self, next: impl FnOnce(&mut Self) + Send + 'static) {
+        self.afterwards.push_back(Box::new(next));
     }
 
     async fn drain_deciders(&mut self) -> Result<(), LoopError> {
@@ -229,6 +244,7 @@ impl Actor {
     }
 
     async fn commit_pending(&mut self) -> Result<(), LoopError> {
+        self.write_audit(false).await;
         while let Some(batch) = self.pending.pop_front() {
             if !self.read_only {
                 self.commit(batch).await?;

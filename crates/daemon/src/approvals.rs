@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use cede_core::authority::{self, OperatorAnswer, QuestionId};
 use cede_seal::verify::Verified;
-use cede_wire::control::{Answer, ApprovalSummary, AskedFor, Failure, exit};
+use cede_wire::audit::{AuditBy, AuditOf};
+use cede_wire::control::decisions::AskedFor;
+use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
 use cede_wire::handoff::{Disposition, InventoryItem, Offer, Scope};
-use cede_wire::id::{ApprovalId, DeviceId, HandoffId};
+use cede_wire::id::{ApprovalId, DeviceId, HandoffId, Hash};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionInfo;
 
@@ -61,6 +63,18 @@ impl Approval {
         match &self.question {
             Question::Give { question, .. } => Some(question),
             Question::Receive { .. } | Question::Capability { .. } => None,
+        }
+    }
+
+    /// How a question about a move is named in the record, and the hash of what it is about.
+    fn moves(&self) -> Option<(AuditOf, Hash)> {
+        match &self.question {
+            Question::Receive { plan, scope, .. } => Some((AuditOf::Handoff(plan.handoff), scope.digest())),
+            Question::Give { question, info, .. } => {
+                let of = AuditOf::Take(question.session, question.request);
+                Some((of, Hash::of(&cede_wire::canonical::encode(&**info))))
+            }
+            Question::Capability { .. } => None,
         }
     }
 
@@ -139,7 +153,11 @@ impl Actor {
             context.tell(move |actor| actor.settle(id, Err(Refusal::Expired))).await;
         });
         let _expiry = Some(Expiry(expiry.abort_handle()));
-        self.approvals.insert(id, Approval { device, asked: Instant::now(), question, _expiry });
+        let approval = Approval { device, asked: Instant::now(), question, _expiry };
+        if let Some((of, shown)) = approval.moves() {
+            self.note_move(device, of, None, Some(shown));
+        }
+        self.approvals.insert(id, approval);
         Ok(())
     }
 
@@ -168,6 +186,9 @@ impl Actor {
         let Some(approval) = self.approvals.remove(&id) else { return };
         if verdict == Err(Refusal::Expired) {
             tracing::info!(peer = %approval.device.short(), %id, "nobody answered in time: the question is a no");
+        }
+        if let Some((of, shown)) = approval.moves() {
+            self.note_move(approval.device, of, Some((verdict.is_ok(), decided_by(verdict))), Some(shown));
         }
         match (approval.question, verdict) {
             (Question::Receive { plan, .. }, Ok(())) => self.approve_arrival(*plan),
@@ -216,6 +237,15 @@ impl Actor {
             summary
         };
         self.approvals.iter().map(&mut summary).collect()
+    }
+
+    /// What this device's operator would have been asked about moves of a peer is refused.
+    pub(crate) fn refuse_moves_of(&mut self, device: DeviceId, refusal: Refusal) {
+        let moves = |approval: &Approval| !matches!(approval.question, Question::Capability { .. });
+        let theirs =
+            |(id, approval): (&ApprovalId, &Approval)| (approval.device == device && moves(approval)).then_some(*id);
+        let ids: Vec<ApprovalId> = self.approvals.iter().filter_map(theirs).collect();
+        ids.into_iter().for_each(|id| self.settle(id, Err(refusal)));
     }
 
     /// A device that was removed is asked about no more.
@@ -344,6 +374,14 @@ fn leave_out_lists(summary: &mut ApprovalSummary) {
     summary.dotfiles.clear();
     summary.configuration_as_code.clear();
     summary.secret_looking.clear();
+}
+
+fn decided_by(verdict: Result<(), Refusal>) -> AuditBy {
+    match verdict {
+        Ok(()) | Err(Refusal::Declined) => AuditBy::Operator,
+        Err(Refusal::Expired) => AuditBy::Time,
+        Err(_) => AuditBy::Closed,
+    }
 }
 
 fn said(refusal: Refusal) -> &'static str {

@@ -11,6 +11,7 @@ use cede_seal::exchange::ExchangeSecret;
 use cede_seal::verify::Verified;
 use cede_store::limits::BULK_FREE_BYTES;
 use cede_store::stage::Stage;
+use cede_wire::audit::{AuditBy, AuditOf};
 use cede_wire::authority::Rule;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
@@ -194,7 +195,15 @@ impl Actor {
                 let rule = self.rule(offer.source, Capability::Handoff);
                 // No standing yes lets a peer take the place of a conversation that never left this device.
                 let unattended = rule == Some(Rule::Accept) && !plan.here_already;
-                if self.takes.use_expected(session, offer.source) || unattended {
+                let expected = self.takes.use_expected(session, offer.source);
+                if expected || unattended {
+                    let by = if expected { AuditBy::Operator } else { AuditBy::Rule };
+                    self.note_move(
+                        offer.source,
+                        AuditOf::Handoff(handoff),
+                        Some((true, by)),
+                        Some(offer.scope.digest()),
+                    );
                     self.approve_arrival(plan);
                 } else {
                     self.ask_to_receive(&offer, plan);
@@ -410,6 +419,7 @@ impl Actor {
     /// The attempt is over. Its chunks stay for the next attempt of the same session.
     pub(crate) fn discard(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal) {
         let is_it = |arriving: &Arriving| arriving.plan.handoff == handoff;
+        let source = self.arriving.get(&session).filter(|arriving| is_it(arriving)).map(|arriving| arriving.source);
         let here = self.arriving.get(&session).is_some_and(is_it).then(|| self.arriving.remove(&session)).flatten();
         // After a restart only the disk knows where parts of it may lie.
         let known =
@@ -425,15 +435,25 @@ impl Actor {
             });
         }
         self.context.routes.remove(&handoff);
+        if let Some(source) = source {
+            self.note_arrival(source, AuditOf::Handoff(handoff), false);
+        }
         self.end_arriving(session, refusal, "");
     }
 
     /// Whether this device is in charge, or about to be, by this very attempt.
     fn arrived_by(&self, session: SessionId, handoff: HandoffId) -> bool {
+        self.came_from(session, handoff).is_some()
+    }
+
+    /// Who released the session to this device by this very attempt, if that was the last that happened to it.
+    pub(crate) fn came_from(&self, session: SessionId, handoff: HandoffId) -> Option<DeviceId> {
         use cede_wire::custody::Custody;
         let me = self.context.local.device();
-        matches!(self.custodian.chain(session).map(cede_core::chain::Chain::last),
-            Some(Custody::Release(release)) if release.to == me && release.handoff == handoff)
+        match self.custodian.chain(session).map(cede_core::chain::Chain::last) {
+            Some(Custody::Release(release)) if release.to == me && release.handoff == handoff => Some(release.from),
+            Some(Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_)) | None => None,
+        }
     }
 
     pub(crate) fn end_arriving(&mut self, session: SessionId, refusal: Refusal, detail: &str) {

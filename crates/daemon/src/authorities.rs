@@ -6,14 +6,15 @@
 //! - [`Actor::permission`]: the same without a question, for what a person is asked about elsewhere.
 //! - [`Actor::withdraw_request`]: the peer does not want it any more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cede_core::authority::{
-    CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy, OperatorAnswer,
-    OperatorApprover, Output, PeerMemory, Permission, Question, QuestionId, Request, RequestId, Term,
+    Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy,
+    OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, QuestionId, Request, RequestId, Term,
 };
 use cede_core::now::Now;
+use cede_wire::audit::{AuditEvent, AuditOf};
 use cede_wire::authority::{Locality, Rule, Subject};
 use cede_wire::id::{ApprovalId, ConnectionId, DeviceId};
 use cede_wire::member::Capability;
@@ -21,6 +22,7 @@ use cede_wire::record::PeerPolicy;
 
 use crate::actor::Actor;
 use crate::approvals::{self, Approval};
+use crate::audit::audit_by;
 use crate::clock::random;
 
 /// Which link of which peer said something. A request is decided by the link that it came on.
@@ -39,7 +41,6 @@ pub(crate) struct Authorities {
     memories: BTreeMap<DeviceId, PeerMemory>,
     links: BTreeMap<u64, AtLink>,
     next_request: u64,
-    settled: VecDeque<Settled>,
 }
 
 struct AtLink {
@@ -48,38 +49,21 @@ struct AtLink {
     replies: BTreeMap<RequestId, Reply>,
 }
 
-/// A decision whose consequence has not begun.
-pub(crate) struct Settled {
-    pub(crate) decided: Decided,
-    reply: Option<Reply>,
-}
-
 impl Authorities {
     /// When an authority wants to hear of the time.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         self.links.values().filter_map(|at| at.authority.poll_timeout()).min()
     }
 
-    pub(crate) fn restore(policies: &BTreeMap<DeviceId, PeerPolicy>, now: Now) -> Self {
-        let mut authorities = Self::default();
-        policies.iter().for_each(|(device, policy)| authorities.restore_policy(*device, *policy, now));
-        authorities
+    /// What is remembered of a peer.
+    pub(crate) fn memory(&mut self, device: DeviceId) -> &mut PeerMemory {
+        self.memories.entry(device).or_default()
     }
 
-    /// What a standing answer about moves is as a rule: it was given without an end.
-    pub(crate) fn restore_policy(&mut self, device: DeviceId, policy: PeerPolicy, now: Now) {
-        let memory = self.memories.entry(device).or_default();
-        match policy {
-            PeerPolicy::Ask => memory.clear_rule(Capability::Handoff),
-            PeerPolicy::Yes => {
-                let term = Term { rule: Rule::Accept, from_unix_ms: 0, until_unix_ms: None };
-                memory.set_rule(Capability::Handoff, term, now);
-            }
-        }
-    }
-
-    pub(crate) fn next_settled(&mut self) -> Option<Settled> {
-        self.settled.pop_front()
+    /// The rule for a peer and a capability with its term, where one holds.
+    pub(crate) fn term(&self, device: DeviceId, capability: Capability, now: Now) -> Option<Term> {
+        let mut rules = self.memories.get(&device)?.rules(now);
+        rules.find(|(other, _)| *other == capability).map(|(_, term)| term)
     }
 
     /// Whether something may be heard on a link at all.
@@ -94,14 +78,6 @@ impl Authorities {
 
     fn links_of(&self, device: DeviceId) -> Vec<u64> {
         self.links.iter().filter(|(_, at)| at.device == device).map(|(link, _)| *link).collect()
-    }
-}
-
-impl Settled {
-    pub(crate) fn go_on(self, actor: &mut Actor) {
-        if let Some(reply) = self.reply {
-            reply(actor, self.decided.decision);
-        }
     }
 }
 
@@ -131,8 +107,7 @@ impl Actor {
             }
             None => {
                 let decision = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Closed };
-                let decided = Decided { request: id, capability, decision, asked: None };
-                self.authorities.settled.push_back(Settled { decided, reply: Some(Box::new(reply)) });
+                self.once_durable(move |actor| reply(actor, decision));
             }
         }
         id
@@ -142,7 +117,18 @@ impl Actor {
     pub(crate) fn permission(&mut self, asker: Asker, capability: Capability) -> Permission {
         let now = self.context.clock.now();
         let closed = Permission::Refused(CapabilityRefusal::Declined, DecidedBy::Closed);
-        self.authorities.at(asker).map_or(closed, |(at, memory)| at.authority.permission(memory, capability, now))
+        let found = self.authorities.at(asker);
+        let found = found.map_or(closed, |(at, memory)| at.authority.permission(memory, capability, now));
+        match found {
+            Permission::Allowed(_) | Permission::Asks if self.audit.is_broken() => {
+                Permission::Refused(CapabilityRefusal::Declined, DecidedBy::Fault)
+            }
+            Permission::Refused(_, by) => {
+                self.audit.count((asker.device, capability, false, audit_by(by)));
+                found
+            }
+            Permission::Allowed(_) | Permission::Asks => found,
+        }
     }
 
     /// The peer withdrew a request: its reply runs with a no, and a question that only it waited for goes.
@@ -240,12 +226,37 @@ impl Actor {
                     self.approvals.retain(|_, approval| !approval.is_of(asker, question));
                 }
                 Output::Decided(decided) => {
-                    let reply = self.authorities.at(asker).and_then(|(at, _)| at.replies.remove(&decided.request));
-                    self.authorities.settled.push_back(Settled { decided, reply });
+                    self.decided(asker, decided);
                 }
                 Output::Wake(_) => {}
             }
         }
+    }
+
+    fn decided(&mut self, asker: Asker, decided: Decided) {
+        let reply = self.authorities.at(asker).and_then(|(at, _)| at.replies.remove(&decided.request));
+        let (by, allowed) = (audit_by(decided.decision.by()), decided.decision.is_allowed());
+        let (capability, shown) = (decided.capability, decided.asked);
+        if shown.is_some() || (allowed && Asking::of(capability) != Asking::Never) {
+            let of = self.request_of(asker, decided.request);
+            let who = asker.device;
+            self.audit.note(AuditEvent::Decided { who, capability, of, allowed, by, shown, times: 1 });
+        } else {
+            self.audit.count((asker.device, capability, allowed, by));
+        }
+        if let Some(reply) = reply {
+            self.once_durable(move |actor| {
+                let unwritten = actor.audit.is_broken() && allowed;
+                let refused = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Fault };
+                reply(actor, if unwritten { refused } else { decided.decision });
+            });
+        }
+    }
+
+    /// How a request is named in the record.
+    pub(crate) fn request_of(&mut self, asker: Asker, request: RequestId) -> AuditOf {
+        let found = self.authorities.at(asker).map(|(at, _)| at.authority.id());
+        AuditOf::Request(found.unwrap_or(ConnectionId::new([0; 16])), request.0)
     }
 
     /// The id of a question is the beginning of the hash of what is shown: whoever answers names what was seen.
@@ -253,6 +264,9 @@ impl Actor {
         let mut id = [0; 8];
         id.copy_from_slice(&question.hash.as_bytes()[..8]);
         let id = ApprovalId::new(id);
+        let (who, capability, held) = (asker.device, question.shown.capability, question.held);
+        let of = AuditOf::Request(question.shown.connection, question.id.number());
+        self.audit.note(AuditEvent::Asked { who, capability, of, shown: question.hash, held });
         tracing::info!(peer = %asker.device.short(), %id, "a question waits: cede approvals");
         let asked = approvals::Question::Capability { asker, question: Box::new(question) };
         self.approvals.insert(id, Approval::of(asker.device, Instant::now(), asked));

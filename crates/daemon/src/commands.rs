@@ -5,11 +5,12 @@ use std::path::Path;
 use cede_carrier::endpoint::dial::DialError;
 use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
+use cede_wire::audit::AuditAct;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::member::{Capability, Member};
 use cede_wire::message::PeerMessage;
-use cede_wire::record::{PeerPolicy, Record};
+use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, Requirement, SessionInfo};
 
@@ -40,34 +41,39 @@ impl Actor {
             Command::Doctor => self.ask_doctor(replies),
             Command::Pair { expires_in_s } => self.arm_pairing(expires_in_s, replies),
             Command::PairWith { words, address, name } => self.pair_with(words, address, name, replies),
-            Command::PairConfirm { accept } => replies.settle(self.confirm_pairing(accept)),
-            Command::Revoke { device, confirmed } => replies.settle(self.revoke(&device, confirmed)),
+            Command::PairConfirm { accept } => self.durably(replies, |actor| actor.confirm_pairing(accept)),
+            Command::Revoke { device, confirmed } => self.durably(replies, |actor| actor.revoke(&device, confirmed)),
             Command::LeaveMesh { confirmed } => self.leave_mesh(confirmed, &replies),
-            Command::Policy { device, policy } => replies.settle(self.policy(&device, policy)),
+            Command::Policy { device, policy } => self.durably(replies, |actor| actor.policy(&device, policy)),
+            Command::Policies { device } => replies.settle(self.policies(device.as_deref())),
+            Command::SetRule { device, capability, rule, seconds } => {
+                self.durably(replies, |actor| actor.set_rule(&device, (capability, rule), seconds))
+            }
             Command::Address { device, address } => self.set_address(&device, address, replies),
             Command::To(request) => self.to(request, replies),
             Command::Take { session, wait, carry_only } => self.ask_take(session, wait, carry_only, replies),
             Command::SeizePlan { session } => self.ask_seize_plan(&session, replies),
             Command::Seize { session } => self.ask_seize(&session, replies),
-            Command::Confirm { session } => replies.settle(self.confirm(session.as_deref())),
+            Command::Confirm { session } => self.durably(replies, |actor| actor.confirm(session.as_deref())),
             Command::Claim { session } => self.ask_claim(session, replies),
-            Command::Cancel { handoff } => replies.settle(self.cancel(&handoff)),
+            Command::Cancel { handoff } => self.durably(replies, |actor| actor.cancel(&handoff)),
             Command::Approvals => replies.done(Answer::Approvals { approvals: self.approval_summaries() }),
-            Command::Decide { approval, yes } => replies.settle(self.decide_approval(&approval, yes)),
+            Command::Decide { approval, yes } => self.durably(replies, |actor| actor.decide_approval(&approval, yes)),
             Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
+            Command::Log { tail, verify } => self.ask_log(tail, verify, replies),
             Command::Stop => self.stop(&replies),
             Command::Tell(request) => self.ask_tell(request, replies),
             Command::Inbox { sent, all } => self.ask_inbox(sent, all, replies),
             Command::Letter { id } => self.ask_letter(&id, replies),
-            Command::MarkLetter { id, acted } => {
-                let marked = self.mark_letter(&id, acted);
-                self.settle_durable(marked, replies);
-            }
-            Command::ReleaseLetters { device } => {
-                let released = self.release_letters(&device);
-                self.settle_durable(released, replies);
-            }
+            Command::MarkLetter { id, acted } => self.durably(replies, |actor| actor.mark_letter(&id, acted)),
+            Command::ReleaseLetters { device } => self.durably(replies, |actor| actor.release_letters(&device)),
         }
+    }
+
+    /// Does something at once, and answers when it is durable.
+    fn durably(&mut self, replies: Replies, what: impl FnOnce(&mut Self) -> Result<Answer, Failure>) {
+        let done = what(self);
+        self.settle_durable(done, replies);
     }
 
     fn ask_status(&self, replies: Replies) {
@@ -176,6 +182,7 @@ impl Actor {
             self.peers.dropped.insert(device);
             self.record(Record::PeerDropped { device });
         }
+        self.note_act(AuditAct::Removed, Some(device), None);
         self.members_changed();
         self.context.endpoint.drop_peer(&member.key);
         let text = if administrator {
@@ -209,21 +216,6 @@ impl Actor {
             "this device adds and removes nobody: it would only stop to talk to {name} itself, and leave and be paired \
              again to take that back. All others go on with {name}.{cut_off}"
         )
-    }
-
-    fn policy(&mut self, text: &str, policy: Option<PeerPolicy>) -> Result<Answer, Failure> {
-        let member = self.find_member(text)?;
-        let device = member.device();
-        if let Some(policy) = policy {
-            self.authorities.restore_policy(device, policy, self.context.clock.now());
-            self.record(Record::PolicySet { device, policy });
-            self.rules_changed(device);
-        }
-        let text = match self.unattended(device) {
-            PeerPolicy::Ask => format!("this device asks its operator when {} wants something", member.name),
-            PeerPolicy::Yes => format!("this device says yes to {} unattended", member.name),
-        };
-        Ok(Answer::Said { text })
     }
 
     /// Looks at the address at once, and notes it unless another device answers there.
@@ -542,6 +534,8 @@ fn changes(command: &Command) -> bool {
         | Command::Approvals
         | Command::Inbox { .. }
         | Command::Letter { .. }
+        | Command::Policies { .. }
+        | Command::Log { .. }
         | Command::Stop => false,
         Command::Pair { .. }
         | Command::PairWith { .. }
@@ -549,6 +543,7 @@ fn changes(command: &Command) -> bool {
         | Command::Revoke { .. }
         | Command::LeaveMesh { .. }
         | Command::Policy { .. }
+        | Command::SetRule { .. }
         | Command::Address { .. }
         | Command::To(_)
         | Command::Take { .. }

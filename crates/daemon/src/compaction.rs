@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::member::Capability;
 use cede_wire::record::Record;
 
 /// What a record is about, where only the last one of its kind counts.
@@ -10,6 +11,7 @@ use cede_wire::record::Record;
 enum Latest {
     Placed(SessionId),
     Policy(DeviceId),
+    Rule(DeviceId, Capability),
     Address(DeviceId),
     Voted(SessionId),
     Seized(SessionId),
@@ -53,6 +55,7 @@ fn latest(record: &Record) -> Option<Latest> {
     match record {
         Record::Placed(placed) => Some(Latest::Placed(placed.key.id())),
         Record::PolicySet { device, .. } => Some(Latest::Policy(*device)),
+        Record::RuleSet { device, capability, .. } => Some(Latest::Rule(*device, *capability)),
         Record::AddressSeen { device, .. } => Some(Latest::Address(*device)),
         // A later vote is for a higher generation, or the same.
         Record::Voted { session, .. } => Some(Latest::Voted(*session)),
@@ -91,6 +94,7 @@ fn attempt(record: &Record) -> Option<SessionId> {
         | Record::Member(_)
         | Record::PeerDropped { .. }
         | Record::PolicySet { .. }
+        | Record::RuleSet { .. }
         | Record::AddressSeen { .. }
         | Record::Voted { .. }
         | Record::Contested(_)

@@ -2,6 +2,7 @@
 
 use cede_agent::adapter::Tombstone;
 use cede_core::custodian::Standing;
+use cede_wire::audit::AuditAct;
 use cede_wire::control::{Answer, Check, Failure, exit};
 use cede_wire::id::SessionId;
 use cede_wire::message::ListedSession;
@@ -40,6 +41,7 @@ impl Actor {
                 text: format!("nothing is in doubt; the session is {}", self.state_of(session)),
             });
         }
+        self.note_act(AuditAct::Confirmed, None, Some(session));
         self.custodian.confirm(session);
         Ok(Answer::Said { text: format!("confirmed; the session is {}", self.state_of(session)) })
     }
@@ -53,6 +55,7 @@ impl Actor {
         if self.custodian.doubt().is_none() {
             return Ok(Answer::Said { text: "nothing is in doubt".to_owned() });
         }
+        self.note_act(AuditAct::Confirmed, None, None);
         self.custodian.confirm_all();
         let here = self.custodian.sessions().filter(|(_, standing)| *standing == Standing::InCharge).count();
         let text = format!("confirmed; sessions in charge here that moved before: {here}");

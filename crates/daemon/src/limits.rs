@@ -144,3 +144,10 @@ pub(crate) const LETTERS_JOURNAL_BYTES: u64 = 128 << 20;
 
 /// Longest note about where the store stands, and longest line of the system that goes into it.
 pub(crate) const NOTE_BYTES: u64 = 16 << 10;
+
+/// A checkpoint of the audit log is signed this long after the first entry behind the last one.
+pub(crate) const AUDIT_CHECKPOINT: Duration = Duration::from_secs(60);
+/// Kinds of decisions that are counted between two checkpoints: every capability of a hundred devices.
+pub(crate) const AUDIT_COUNTED: usize = 1_024;
+/// Lines of the audit log in one answer, which is one line on the control socket.
+pub(crate) const LOG_LINES: usize = 5_000;

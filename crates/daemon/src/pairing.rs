@@ -12,6 +12,7 @@ use cede_mesh::now::Now;
 use cede_mesh::pairing::{
     BeginError, EXPORTER_LABEL, Output, PairError, PairEvent, PairLink, PairingGuest, PairingHost, Words,
 };
+use cede_wire::audit::AuditAct;
 use cede_wire::control::{Answer, Failure, PairingEvent, ReplyBody, exit};
 use cede_wire::frame::Header;
 use cede_wire::id::{DeviceId, DeviceKey, Hash, MeshId};
@@ -149,6 +150,9 @@ impl Actor {
         };
         let confirmed = self.pairing.host.confirm(accept, &local, log, now);
         confirmed.map_err(|error| failure(exit::FAILED, what, &error.to_string(), "cede pair"))?;
+        if accept {
+            self.note_act(AuditAct::Paired, None, None);
+        }
         Ok(Answer::Said { text: if accept { "welcome".to_owned() } else { "declined".to_owned() } })
     }
 

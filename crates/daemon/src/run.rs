@@ -11,6 +11,7 @@ use cede_core::custodian::{Custodian, RestoreError, Trust};
 use cede_core::ledger::Ledger;
 use cede_mesh::membership::{LogError, MembershipLog};
 use cede_seal::device::LocalDevice;
+use cede_store::audit::AuditError;
 use cede_store::home::{Home, IncarnationError, OpenError, SecretError};
 use cede_store::journal::{CommitError, Condition, Journal, JournalError, Replay};
 use cede_store::objects::{ObjectError, Objects};
@@ -20,6 +21,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::actor::{Actor, Input, LoopError};
+use crate::audit::Audit;
 use crate::authorities::Authorities;
 use crate::clock::{Clock, NoRandomness, random};
 use crate::context::{Context, Shared};
@@ -74,6 +76,9 @@ pub enum RunError {
     /// The control socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// No random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),
@@ -93,7 +98,7 @@ pub enum RunError {
 struct Facts {
     members: Vec<cede_wire::canonical::Signed<cede_wire::member::MemberEntry>>,
     dropped: BTreeSet<DeviceId>,
-    policies: BTreeMap<DeviceId, cede_wire::record::PeerPolicy>,
+    ruled: Vec<crate::rules::Ruled>,
     addresses: BTreeMap<DeviceId, String>,
     placed: BTreeMap<cede_wire::id::SessionId, cede_wire::record::PlacedSession>,
 }
@@ -158,22 +163,19 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let clock = Clock::start();
     let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
     let (mark, found) = begin_marked(&witness, &journal, &mut replay, log.as_ref(), trust)?;
-    let mesh = log.as_ref().map(MembershipLog::mesh);
-    let mut custodian =
-        Custodian::restore(local.clone(), incarnation, mesh, replay.records.iter(), trust, clock.now())?;
+    let (mesh, records) = (log.as_ref().map(MembershipLog::mesh), replay.records.iter());
+    let mut custodian = Custodian::restore(local.clone(), incarnation, mesh, records, trust, clock.now())?;
     let ledger = Ledger::restore(local.device(), replay.records.iter(), clock.now());
     drop(replay);
     let name = name_of(options, log.as_ref(), &local);
     let peers = known_peers(local.device(), log, facts.dropped, facts.addresses)?;
-    custodian.set_electorate(peers.electorate());
-    custodian.set_peers_suffice(custodian.doubt() == Some(Doubt::RolledBack) && found.members_whole);
+    believe_peers(&mut custodian, &peers, &found);
     let endpoint = Endpoint::bind(&local, options.listen, peers.door.clone())?;
     let listener = control::listen(&options.socket)?;
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
     let context = share(options, (local, home), endpoint, clock, inputs, &ledger)?;
     facts.placed.values().for_each(|placed| context.locate(placed));
     let actor = Actor {
-        context: context.clone(),
         custodian,
         ledger,
         watches: crate::letters::Watches::default(),
@@ -183,7 +185,9 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         peers,
         pairing: crate::pairing::Pairing::default(),
         placed: facts.placed,
-        authorities: Authorities::restore(&facts.policies, clock.now()),
+        audit: Audit::open(&context.home, context.local.device())?,
+        context,
+        authorities: Authorities::restore(&facts.ruled, clock.now()),
         moves: crate::moves::Moves::default(),
         leaving: BTreeMap::new(),
         arriving: BTreeMap::new(),
@@ -194,6 +198,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         unkept: BTreeMap::new(),
         resent: BTreeMap::new(),
         pending: VecDeque::new(),
+        afterwards: VecDeque::new(),
         seizes: Seizes::default(),
         witness,
         mark,
@@ -243,6 +248,12 @@ fn open_letters(home: &Home, ledger: &Ledger) -> Result<Objects, ObjectError> {
 
 fn log_of(facts: &Facts) -> Result<Option<MembershipLog>, RunError> {
     Ok((!facts.members.is_empty()).then(|| MembershipLog::from_entries(&facts.members)).transpose()?)
+}
+
+/// Whose votes count, and whether what peers say is enough to confirm what was put back.
+fn believe_peers(custodian: &mut Custodian, peers: &Peers, found: &Found) {
+    custodian.set_electorate(peers.electorate());
+    custodian.set_peers_suffice(custodian.doubt() == Some(Doubt::RolledBack) && found.members_whole);
 }
 
 fn known_peers(
@@ -414,7 +425,7 @@ impl Facts {
         match record {
             Record::Member(entry) => self.members.push(entry.clone()),
             Record::PeerDropped { device } => drop(self.dropped.insert(*device)),
-            Record::PolicySet { device, policy } => drop(self.policies.insert(*device, *policy)),
+            Record::PolicySet { .. } | Record::RuleSet { .. } => self.ruled.extend(crate::rules::Ruled::of(record)),
             Record::AddressSeen { device, address } => drop(self.addresses.insert(*device, address.clone())),
             Record::Placed(placed) => drop(self.placed.insert(placed.key.id(), placed.clone())),
             Record::Custody(_)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cede_core::custodian::{Prospect, SeizeError, Standing};
+use cede_wire::audit::AuditAct;
 use cede_wire::control::{Answer, Failure, Phase, ReplyBody, SeizePlan, exit};
 use cede_wire::custody::Head;
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
@@ -106,6 +107,7 @@ impl Actor {
 
     fn begin_seize(&mut self, session: SessionId, here: Option<Head>) {
         let now = self.context.clock.now();
+        self.note_act(AuditAct::Seized, None, Some(session));
         if let Err(error) = self.custodian.seize(session, here, now) {
             let failed = self.not_seized(session, &error);
             self.end_seize(session, failed);

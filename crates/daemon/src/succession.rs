@@ -129,6 +129,7 @@ fn of_the_mesh(record: &Record) -> bool {
         Record::Member(_)
             | Record::PeerDropped { .. }
             | Record::PolicySet { .. }
+            | Record::RuleSet { .. }
             | Record::AddressSeen { .. }
             | Record::Letter(_)
     )

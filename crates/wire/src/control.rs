@@ -3,12 +3,15 @@
 //! It is spoken on a Unix socket between `cede` and the daemon of the same person. Every type here is what
 //! `--json` prints, so a field is added, never renamed.
 
+pub mod decisions;
+
 use serde::{Deserialize, Serialize};
 
-use crate::authority::{Locality, Reach};
+use self::decisions::{AskedFor, LogLine, LogVerdict, PeerRules};
+use crate::authority::Rule;
 use crate::custody::FencingToken;
 use crate::handoff::InventoryItem;
-use crate::id::{ApprovalId, DeviceId, HandoffId, Hash, MeshId, SessionId};
+use crate::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId};
 use crate::member::Capability;
 use crate::record::PeerPolicy;
 use crate::refusal::Refusal;
@@ -88,6 +91,22 @@ pub enum Command {
         /// The new answer; none shows the present one.
         policy: Option<PeerPolicy>,
     },
+    /// The operator's rules for each peer and capability.
+    Policies {
+        /// One peer; none means all.
+        device: Option<String>,
+    },
+    /// Sets the rule for a peer and a capability.
+    SetRule {
+        /// The peer.
+        device: String,
+        /// The capability.
+        capability: Capability,
+        /// What is answered from now on.
+        rule: Rule,
+        /// For how long; none means until another is set.
+        seconds: Option<u64>,
+    },
     /// Tells where a device can be reached.
     Address {
         /// The device.
@@ -144,6 +163,13 @@ pub enum Command {
     Adopt {
         /// The directory, absolute.
         directory: String,
+    },
+    /// The record of what was decided.
+    Log {
+        /// So many of the newest entries; none means as many as an answer holds.
+        tail: Option<u32>,
+        /// Look whether it is as it was written.
+        verify: bool,
     },
     /// Stops the daemon when no move is between its decision and its end.
     Stop,
@@ -457,27 +483,6 @@ pub struct ApprovalSummary {
     pub asks: Option<AskedFor>,
 }
 
-/// A capability that a peer asks for. Texts are the peer's own, as they came.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedFor {
-    /// Which.
-    pub capability: Capability,
-    /// How far a yes reaches.
-    pub reach: Reach,
-    /// Where the peer is.
-    pub locality: Locality,
-    /// Which of its sessions asks, where one does.
-    pub session: Option<SessionId>,
-    /// More about it, each with its name.
-    pub lines: Vec<(String, String)>,
-    /// The hash of what is not shown byte for byte.
-    pub content: Option<Hash>,
-    /// Kept for later by a rule.
-    pub held: bool,
-    /// The hash of everything that is shown; the id is its beginning.
-    pub hash: Hash,
-}
-
 /// One screen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -673,6 +678,20 @@ pub enum Answer {
     Approvals {
         /// The questions.
         approvals: Vec<ApprovalSummary>,
+    },
+    /// The operator's rules.
+    Policies {
+        /// The peers.
+        peers: Vec<PeerRules>,
+    },
+    /// The record of what was decided.
+    Log {
+        /// Entries, oldest first.
+        lines: Vec<LogLine>,
+        /// How many earlier ones there are.
+        earlier: u64,
+        /// Whether it holds, where that was asked.
+        verdict: Option<LogVerdict>,
     },
     /// A directory is a session now.
     Adopted(Box<SessionSummary>),

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::authority::Rule;
 use crate::canonical::{DecodeError, Signed, decode, encode};
 use crate::custody::{Custody, FencingToken, Head};
 use crate::id::{DeviceId, HandoffId, Hash, SessionId};
 use crate::letter::LetterRecord;
-use crate::member::MemberEntry;
+use crate::member::{Capability, MemberEntry};
 use crate::session::SessionKey;
 
 /// What this device does when a peer asks for a capability that needs a yes.
@@ -183,6 +184,19 @@ pub enum Record {
     },
     /// 20: something of letters.
     Letter(Box<LetterRecord>),
+    /// 21: the operator's rule for a peer and a capability.
+    RuleSet {
+        /// The peer.
+        device: DeviceId,
+        /// The capability.
+        capability: Capability,
+        /// What is answered.
+        rule: Rule,
+        /// When it was set, milliseconds since 1970.
+        from_unix_ms: u64,
+        /// When it ends, milliseconds since 1970; none means never.
+        until_unix_ms: Option<u64>,
+    },
 }
 
 impl Record {
@@ -210,6 +224,7 @@ impl Record {
             Self::SeizedSeen { .. } => 18,
             Self::Marked { .. } => 19,
             Self::Letter(_) => 20,
+            Self::RuleSet { .. } => 21,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The values that the vectors are made of.
 
 use cede_seal::device::LocalDevice;
+use cede_wire::authority::Rule;
 use cede_wire::canonical::{Signable, Signed, encode};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
 use cede_wire::custody::{Custody, FencingToken, Genesis, Head, Release, Seize, SeizeVote};
@@ -379,6 +380,13 @@ pub(super) fn records() -> Vec<Record> {
         Record::SeizedSeen { session, token: token(), kept: true },
         Record::Marked { count: 300, nonce: [0x5a; 16] },
         Record::Letter(Box::new(LetterRecord::Kept(Box::new(kept_letter())))),
+        Record::RuleSet {
+            device: destination(),
+            capability: Capability::Drive,
+            rule: Rule::Accept,
+            from_unix_ms: 1_790_000_000_000,
+            until_unix_ms: Some(1_790_000_060_000),
+        },
     ]
 }
 
@@ -512,7 +520,7 @@ fn refused_numbers() -> Vec<Vector> {
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
         refused("agent of a later version", "A-1", "AgentKind", &[4], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
-        refused("record of a later version", "J-6", "Record", &[21], "the bytes are not a Record"),
+        refused("record of a later version", "J-6", "Record", &[22], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),
     ]
 }

@@ -1,7 +1,8 @@
 //! Questions that wait for the operator.
 
 use cede_wire::authority::Reach;
-use cede_wire::control::{ApprovalSummary, AskedFor};
+use cede_wire::control::ApprovalSummary;
+use cede_wire::control::decisions::AskedFor;
 use cede_wire::member::Capability;
 use cede_wire::session::AgentKind;
 use cede_wire::shown::mixes_scripts;

@@ -7,26 +7,31 @@ use crate::page::{Ink, Page, Span, faint, plain, strong};
 
 /// The devices as a table.
 pub(crate) fn page(devices: &[DeviceSummary]) -> Page {
-    let headings = ["id", "name", "link", "address", "when it asks"].map(faint).to_vec();
+    let headings = ["id", "name", "link", "address"].map(faint).to_vec();
     let mut page = Page::default();
     page.table(0, std::iter::once(headings).chain(devices.iter().map(row)).collect(), &[1, 3]);
     page
 }
 
-/// One device as a row: id, name, link, address, policy.
-pub(crate) fn row(device: &DeviceSummary) -> Vec<Span> {
+/// One peer as `status` shows it: id, name, link, address, and what it is answered that wants to move a session.
+pub(crate) fn peer(device: &DeviceSummary) -> Vec<Span> {
+    let mut row = row(device);
+    row.push(plain(policy(device.policy)));
+    row
+}
+
+/// One device as a row: id, name, link, address.
+fn row(device: &DeviceSummary) -> Vec<Span> {
     let trusted = if device.administrator { " (trusted)" } else { "" };
     vec![
         plain(device.id.short()),
         strong(format!("{}{trusted}", device.name)),
         link(device),
         plain(device.address.as_deref().unwrap_or("-")),
-        plain(if device.this { "-" } else { policy(device.policy) }),
     ]
 }
 
-/// What this device answers when a peer asks.
-pub(crate) const fn policy(policy: PeerPolicy) -> &'static str {
+const fn policy(policy: PeerPolicy) -> &'static str {
     match policy {
         PeerPolicy::Ask => "asks you first",
         PeerPolicy::Yes => "gets a yes",

@@ -20,7 +20,7 @@ pub(crate) fn page(status: &StatusReport) -> Page {
     let listed = status.sessions.iter().take(STATUS_SESSIONS).map(sessions::row).collect();
     section(&mut page, "Sessions", listed, &[1, 3]);
     more(&mut page, status.sessions.len(), STATUS_SESSIONS, "cede ls");
-    let listed = status.peers.iter().take(STATUS_PEERS).map(devices::row).collect();
+    let listed = status.peers.iter().take(STATUS_PEERS).map(devices::peer).collect();
     section(&mut page, "Peers", listed, &[1, 3]);
     more(&mut page, status.peers.len(), STATUS_PEERS, "cede devices");
     if !status.next.is_empty() {

@@ -151,6 +151,7 @@ impl Custodian {
             | Record::Member(_)
             | Record::PeerDropped { .. }
             | Record::PolicySet { .. }
+            | Record::RuleSet { .. }
             | Record::AddressSeen { .. }
             | Record::Letter(_) => {}
         }

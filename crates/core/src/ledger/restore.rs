@@ -55,6 +55,7 @@ impl Ledger {
                 | Record::Member(_)
                 | Record::PeerDropped { .. }
                 | Record::PolicySet { .. }
+                | Record::RuleSet { .. }
                 | Record::AddressSeen { .. }
                 | Record::Voted { .. }
                 | Record::Contested(_)

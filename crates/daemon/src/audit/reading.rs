@@ -1,0 +1,148 @@
+//! `cede log`: the record as a person reads it, and whether it holds.
+
+use std::collections::BTreeMap;
+
+use cede_core::audit::verify;
+use cede_store::audit::{AuditFiles, AuditLog, AuditMark};
+use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome};
+use cede_wire::control::decisions::{LogLine, LogVerdict};
+use cede_wire::control::{Answer, Failure, exit};
+use cede_wire::id::DeviceId;
+
+use crate::actor::Actor;
+use crate::context::Context;
+use crate::control::Replies;
+use crate::limits::LOG_LINES;
+use crate::offering::{failure, stopping};
+
+impl Actor {
+    /// Reads the log away from the actor.
+    pub(crate) fn ask_log(&mut self, tail: Option<u32>, check: bool, replies: Replies) {
+        let Some(mark) = self.audit.mark() else {
+            return replies.failed(failure(
+                exit::FAILED,
+                NOT_READ,
+                "it cannot be written at the moment",
+                "cede doctor",
+            ));
+        };
+        let me = self.context.local.device();
+        let mut names: BTreeMap<DeviceId, String> = BTreeMap::from([(me, self.name.clone())]);
+        names.extend(self.peers.members().into_iter().map(|member| (member.device(), member.name)));
+        let tail = usize::try_from(tail.unwrap_or(u32::MAX)).unwrap_or(usize::MAX).min(LOG_LINES);
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let read = context.block(move |context| read(context, &mark, &names, (tail, check))).await;
+            replies.settle(read.unwrap_or_else(|stops| Err(stopping(stops))));
+        });
+    }
+}
+
+/// Blocks.
+fn read(
+    context: &Context,
+    mark: &AuditMark,
+    names: &BTreeMap<DeviceId, String>,
+    (tail, check): (usize, bool),
+) -> Result<Answer, Failure> {
+    let io = |error: cede_store::audit::AuditError| failure(exit::FAILED, NOT_READ, &error.to_string(), "cede doctor");
+    let files = AuditLog::read(&context.home, mark).map_err(io)?;
+    let verdict = check.then(|| look(&files, context.local.device()));
+    let entries: Vec<AuditEntry> = files.entries().collect();
+    let lines = entries.iter().skip(entries.len().saturating_sub(tail)).map(|entry| line(entry, names)).collect();
+    Ok(Answer::Log { lines, earlier: entries.len().saturating_sub(tail) as u64, verdict })
+}
+
+fn look(files: &AuditFiles, device: DeviceId) -> LogVerdict {
+    let verdict = verify(files.files.iter().map(Vec::as_slice), files.newest.as_ref(), device);
+    LogVerdict {
+        holds: verdict.faults.is_empty(),
+        entries: verdict.entries,
+        first: verdict.first,
+        last: verdict.last,
+        checkpoints: verdict.checkpoints,
+        unsealed: verdict.unsealed,
+        faults: verdict.faults.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn line(entry: &AuditEntry, names: &BTreeMap<DeviceId, String>) -> LogLine {
+    let name = |device: &DeviceId| names.get(device).cloned().unwrap_or_else(|| device.short());
+    let mut line = LogLine {
+        number: entry.number,
+        at_unix_ms: entry.at_unix_ms,
+        kind: String::new(),
+        device: None,
+        who: None,
+        capability: None,
+        allowed: None,
+        by: None,
+        about: None,
+        shown: None,
+        text: String::new(),
+    };
+    let (kind, who, text) = match &entry.event {
+        AuditEvent::Begun { device } => ("begun", Some(device), "the daemon began".to_owned()),
+        AuditEvent::Asked { who, capability, of, shown, held } => {
+            (line.capability, line.about, line.shown) = (Some(*capability), about(of), Some(*shown));
+            let kept = if *held { ", kept for later" } else { "" };
+            ("asked", Some(who), format!("{} wants {}: the operator is asked{kept}", name(who), capability.name()))
+        }
+        AuditEvent::Decided { who, capability, of, allowed, by, shown, times } => {
+            (line.capability, line.about, line.shown) = (Some(*capability), about(of), *shown);
+            (line.allowed, line.by) = (Some(*allowed), Some(*by));
+            let word = if *allowed { "allowed" } else { "refused" };
+            let times = if *times > 1 { format!(", {times} times") } else { String::new() };
+            ("decided", Some(who), format!("{} {word} to {} by {}{times}", capability.name(), name(who), by.word()))
+        }
+        AuditEvent::Outcome { who, capability, of, outcome } => {
+            (line.capability, line.about) = (Some(*capability), about(of));
+            ("outcome", Some(who), format!("{} of {} {}", capability.name(), name(who), outcome_word(*outcome)))
+        }
+        AuditEvent::RuleSet { who, capability, rule, until_unix_ms } => {
+            line.capability = Some(*capability);
+            let end = if until_unix_ms.is_some() { ", with an end" } else { "" };
+            let (rule, capability) = (rule.word(), capability.name());
+            ("rule-set", Some(who), format!("the operator set {capability} of {} to {rule}{end}", name(who)))
+        }
+        AuditEvent::Acted { act, device, session } => {
+            line.about = session.map(|session| session.to_string());
+            let whom = device.as_ref().map_or_else(String::new, |device| format!(" {}", name(device)));
+            let what = session.map_or_else(String::new, |session| format!(" session {}", session.short()));
+            ("acted", device.as_ref(), format!("the operator {}{whom}{what}", act_word(*act)))
+        }
+        AuditEvent::Checkpoint(_) => ("checkpoint", None, "signed".to_owned()),
+        AuditEvent::Lost { until } => ("lost", None, format!("entries up to {until} are not there any more")),
+    };
+    (line.kind, line.who, line.text) = (kind.to_owned(), who.copied(), text);
+    line.device = who.map(name);
+    line
+}
+
+fn about(of: &AuditOf) -> Option<String> {
+    match of {
+        AuditOf::Request(connection, number) => Some(format!("request {number} on {}", connection.short())),
+        AuditOf::Handoff(handoff) => Some(format!("handoff {handoff}")),
+        AuditOf::Take(session, _) => Some(format!("session {session}")),
+        AuditOf::Many => None,
+    }
+}
+
+const fn outcome_word(outcome: AuditOutcome) -> &'static str {
+    match outcome {
+        AuditOutcome::Done => "was done",
+        AuditOutcome::Failed => "failed",
+        AuditOutcome::Swapped => "was not done: it was not what was shown",
+    }
+}
+
+const fn act_word(act: AuditAct) -> &'static str {
+    match act {
+        AuditAct::Paired => "welcomed a device",
+        AuditAct::Removed => "removed",
+        AuditAct::Seized => "took over without its owner",
+        AuditAct::Confirmed => "confirmed the records",
+    }
+}
+
+const NOT_READ: &str = "the log was not read";
