@@ -96,7 +96,7 @@ impl Actor {
     fn letter_event(&mut self, event: LedgerEvent) {
         match event {
             LedgerEvent::Arrived(id) => {
-                tracing::info!(from = %self.device_name(id.origin), id = id.short(), "a message came");
+                tracing::info!(peer = %id.origin.short(), id = id.short(), "a message came");
                 self.pass_letters_on();
             }
             LedgerEvent::Moved { id, .. } => self.told_moved(id),
@@ -185,7 +185,7 @@ impl Actor {
     }
 
     /// Letters leave the journal's last part to what matters more.
-    fn has_journal_room(&self) -> bool {
+    pub(crate) fn has_journal_room(&self) -> bool {
         self.journal.length_bytes() < limits::LETTERS_JOURNAL_BYTES
     }
 

@@ -1,4 +1,4 @@
-//! The long tests at full counts: `sim`, `twin`, `model`, `traps`, `mitm`, and the test binaries whose name begins with `shake`. With a
+//! The long tests at full counts: `sim`, `letters`, `twin`, `model`, `traps`, `mitm`, and the test binaries whose name begins with `shake`. With a
 //! seed, that one run again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ pub(crate) fn fresh() -> u64 {
 /// The name of the test binary that a file is, where it is a long one.
 fn long_binary(path: &str) -> Option<&str> {
     let name = path.strip_prefix("tests/tests/")?.strip_suffix(".rs")?;
-    let long = matches!(name, "sim" | "twin" | "model" | "traps" | "mitm") || name.starts_with("shake");
+    let long = matches!(name, "sim" | "twin" | "model" | "traps" | "mitm" | "letters") || name.starts_with("shake");
     (long && !name.contains('/')).then_some(name)
 }
 

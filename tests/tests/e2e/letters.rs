@@ -177,3 +177,55 @@ fn what_cannot_be_told_is_said_with_its_reason() {
     assert_eq!(ask(TellRequest { device: "nobody".into(), text: "x".into(), ..waiting() }).exit, exit::USAGE);
     assert!(letters(a, true, true).is_empty());
 }
+
+/// Shows: M-1, M-14
+#[test]
+fn what_a_person_types_says_the_true_word() {
+    let mut devices = Devices::paired(CEDE);
+    let run = |device: &Device, arguments: &[&str]| {
+        let output = device.typed(arguments);
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        println!("$ cede {}\n{text}", arguments.join(" "));
+        (output.status.code().unwrap(), text)
+    };
+    let (code, text) = run(&devices.a, &["tell", "server", "the artifact is ready"]);
+    assert!(code == 0 && text.starts_with("received by server  "), "{text}");
+    let id = text.split_whitespace().last().unwrap().to_owned();
+    let (_, text) = run(&devices.b, &["inbox"]);
+    assert!(text.contains("laptop") && text.contains("the artifact is ready"), "{text}");
+    let (_, text) = run(&devices.b, &["inbox", &id]);
+    assert!(text.ends_with("\n  | the artifact is ready\n"), "{text}");
+    let mut waits = devices.b.command(&["tell", "--reply", &id, "--wait=shown", "-"]);
+    let mut waits = waits.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut waits.stdin.take().unwrap(), b"thanks\n").unwrap();
+    wait_until("the answer is there", || letters(&devices.a, false, false).len() == 1);
+    let answer = letters(&devices.a, false, false)[0].id.clone();
+    assert!(waits.try_wait().unwrap().is_none(), "it is not shown yet");
+    let (_, text) = run(&devices.a, &["inbox", &answer]);
+    assert!(text.contains(&format!("in reply to {id}")) && text.contains("  | thanks"), "{text}");
+    let waited = waits.wait_with_output().unwrap();
+    assert!(waited.status.success() && waited.stdout.starts_with(b"shown at laptop"), "{waited:?}");
+    let (_, text) = run(&devices.a, &["inbox", "--sent"]);
+    assert!(text.contains("acted on at server"), "{text}");
+    devices.b.stop();
+    wait_until("the laptop knows that the server is away", || !devices.a.status().peers[0].connected);
+    let (code, text) = run(&devices.a, &["tell", "server", "good night"]);
+    assert!(code == 0 && text.starts_with("queued: server is away"), "{text}");
+    let (code, text) = run(&devices.a, &["tell", "server", "--json", "{}"]);
+    assert!(code == 0 && text.contains("\"state\":\"queued\""), "{text}");
+    let (code, text) = run(&devices.a, &["tell", "nobody", "x"]);
+    assert!(code == 2 && text.contains("known: server"), "{text}");
+}
+
+/// Shows: M-15
+#[test]
+fn nothing_of_a_removed_device_stays_in_the_inbox() {
+    let devices = Devices::paired(CEDE);
+    tell(&devices.b, "laptop", "hello");
+    tell(&devices.a, "server", "hello");
+    assert_eq!(letters(&devices.a, false, true).len(), 1);
+    devices.a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    let gone = || letters(&devices.a, false, true).is_empty() && letters(&devices.a, true, true).is_empty();
+    wait_until("its messages are gone", gone);
+    wait_until("their words too", || std::fs::read_dir(devices.a.state().join("letters")).unwrap().count() == 0);
+}

@@ -2,7 +2,7 @@
 
 use cede_core::ledger::output::Gap;
 use cede_core::ledger::{MarkError, Standing};
-use cede_wire::control::{Answer, Failure, LetterSummary, exit};
+use cede_wire::control::{Answer, Check, Failure, LetterSummary, exit};
 use cede_wire::letter::{LetterId, LetterRoom, LetterState};
 use cede_wire::refusal::Refusal;
 
@@ -53,6 +53,31 @@ impl Actor {
             });
             replies.settle(listed.await.map(|letters| Answer::Inbox { letters, more, notes }).map_err(stopping));
         });
+    }
+
+    /// What is wrong with messages, for `cede doctor`.
+    pub(crate) fn letter_checks(&self) -> Vec<Check> {
+        let check = |result: &str, found: String, cure: &str| Check {
+            what: "messages".to_owned(),
+            result: result.to_owned(),
+            found,
+            cure: cure.to_owned(),
+        };
+        let mut checks = Vec::new();
+        if !self.has_journal_room() {
+            let found = "the journal is long: no messages are taken or told".to_owned();
+            checks.push(check("warn", found, "a restart shortens it: cede stop; cede up"));
+        }
+        let kept_out = self.peers.members().into_iter().filter(|member| self.ledger.is_quarantined(member.device()));
+        checks.extend(kept_out.map(|member| {
+            let found = format!("two messages of {} came under one id: none of its messages is taken", member.name);
+            check("warn", found, &format!("look at it, then: cede inbox --release {}", member.name))
+        }));
+        if self.ledger.gaps().next().is_some() {
+            let found = "a device forgot messages that it had dealt with".to_owned();
+            checks.push(check("warn", found, "cede inbox says which"));
+        }
+        checks
     }
 
     fn letter_notes(&self) -> Vec<String> {

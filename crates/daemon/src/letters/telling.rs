@@ -57,6 +57,10 @@ impl Actor {
             }
         };
         let name = self.device_name(heading.to);
+        if !self.has_journal_room() {
+            let why = "full: the journal is so long that the rest of it is for moves and receipts";
+            return Err(failure(exit::PENDING, NOT_TOLD, why, "a restart shortens it: cede stop; cede up"));
+        }
         if !self.peers.is_member(heading.to) {
             let why = format!("{name} is no member any more");
             return Err(failure(exit::FAILED, NOT_TOLD, &why, "cede devices"));
