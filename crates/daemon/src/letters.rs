@@ -32,8 +32,9 @@ impl Actor {
     pub(crate) async fn drain_letters(&mut self) -> Result<(), LoopError> {
         while let Some(output) = self.ledger.poll() {
             match output {
-                Output::Persist(batch) if !self.read_only => self.commit(batch).await?,
-                Output::Persist(_) => {}
+                // Without a journal nothing is durable, so nothing is said that would claim it.
+                _ if self.read_only => {}
+                Output::Persist(batch) => self.commit(batch).await?,
                 Output::Send(to, message) => self.send(to, *message),
                 Output::Post(to, post) => self.post(to, post),
                 Output::Tell(event) => self.letter_event(event),
@@ -127,8 +128,7 @@ impl Actor {
     /// A frame of letters: its words become durable first, then the ledger says what of it is new.
     pub(crate) fn letters_came(&mut self, asker: Asker, letters: Letters) {
         let from = asker.device;
-        if self.read_only || !self.errands.begin(from, Errand::KeepLetters) {
-            // It is said again.
+        if self.read_only {
             return;
         }
         let granted = matches!(self.permission(asker, Capability::Message), Permission::Allowed(_));
@@ -142,7 +142,6 @@ impl Actor {
                 LetterItem::Gone { from, through, why } => arrival.items.push(ArrivedItem::Gone { from, through, why }),
                 LetterItem::Posted(posted) => {
                     if posted.letter.text.len() > LETTER_BYTES {
-                        self.errands.end(from, Errand::KeepLetters);
                         tracing::warn!(peer = %from.short(), "a message over the limit; closing the link");
                         return self.close_link(from, cede_carrier::closing::CloseReason::Protocol);
                     }
@@ -153,23 +152,36 @@ impl Actor {
                 }
             }
         }
+        if words.is_empty() {
+            // A question, or what is known: nothing has to be written for it.
+            return self.take_letters(asker, arrival, open);
+        }
+        if !self.errands.begin(from, Errand::KeepLetters) {
+            // It is said again.
+            return;
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
             let kept = context.block(move |context| keep_words(context, &words)).await;
-            context.tell(move |actor| actor.letters_kept(asker, arrival, open, kept.unwrap_or(false))).await;
+            let space = open && kept.unwrap_or(false);
+            let taken = move |actor: &mut Actor| {
+                actor.errands.end(from, Errand::KeepLetters);
+                actor.take_letters(asker, arrival, space);
+            };
+            context.tell(taken).await;
         });
     }
 
-    fn letters_kept(&mut self, asker: Asker, mut arrival: Arrival, open: bool, space: bool) {
+    /// The words of what is new are durable, or there is no space for any.
+    fn take_letters(&mut self, asker: Asker, mut arrival: Arrival, space: bool) {
         let from = asker.device;
-        self.errands.end(from, Errand::KeepLetters);
         if !self.authorities.stands(asker) {
             // The link ended meanwhile: nothing of it counts, and it is said again on the next one.
             return self.ledger.give_up(&arrival);
         }
-        let space = space && open;
         if !space {
-            // What is new of it has no words here.
+            // What is new of it has no words here, or only some of them.
+            self.ledger.give_up(&arrival);
             let ledger = &self.ledger;
             let known = |seq| ledger.knows(from, arrival.incarnation, seq);
             arrival.items.retain(|item| match item {

@@ -224,7 +224,7 @@ fn nothing_of_a_removed_device_stays_in_the_inbox() {
     tell(&devices.b, "laptop", "hello");
     tell(&devices.a, "server", "hello");
     assert_eq!(letters(&devices.a, false, true).len(), 1);
-    devices.a.ask(Command::Revoke { device: "server".to_owned() }).unwrap();
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     let gone = || letters(&devices.a, false, true).is_empty() && letters(&devices.a, true, true).is_empty();
     wait_until("its messages are gone", gone);
     wait_until("their words too", || std::fs::read_dir(devices.a.state().join("letters")).unwrap().count() == 0);
