@@ -22,6 +22,13 @@ pub const GIT_OUTPUT_BYTES: usize = 256 << 20;
 /// Longest run of one git command. A pack of a few GiB takes minutes; a hung file system takes for ever.
 pub const GIT_SECONDS: u64 = 1_800;
 
+/// How old a lock that an interrupted change left must be where the system does not show whether some git still works:
+/// far longer than git needs for a reference.
+pub const GIT_LOCK_REST: core::time::Duration = core::time::Duration::from_secs(60);
+
+/// Names that are looked at for such locks: far more loose references than a repository has.
+pub const GIT_LOCKS_SEEN: usize = 1 << 20;
+
 /// Longest error text of the git program that is kept.
 pub const GIT_ERROR_BYTES: usize = 4 << 10;
 

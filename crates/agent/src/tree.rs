@@ -13,6 +13,7 @@ mod git;
 mod globs;
 mod inspect;
 mod inventory;
+mod locks;
 mod names;
 mod pack;
 mod plan;

@@ -16,7 +16,7 @@ use super::git::{Git, GitError};
 use super::plan::{self, FILES, Kind, NEW_INDEX, OBJECTS, Plan, Steps, TREE};
 use super::stage::stat_below;
 use super::state::{State, is_carried};
-use super::{free_target, repository, restore};
+use super::{free_target, locks, repository, restore};
 use crate::chunk::{FileStat, shown};
 use crate::limits::FREE_NAMES;
 use crate::materialize::beneath::{found, is_there, open_directory, open_file, open_root, parent_of};
@@ -303,6 +303,11 @@ impl Place<'_> {
 
     fn git(&mut self, old: &State, new: &State) -> Result<(), ActivateError> {
         let git = Git::without_filters(self.target)?;
+        self.spend_git()?;
+        let begun = plan::begin_git(self.staging).map_err(|error| ActivateError::io(self.staging, &error))?;
+        begun
+            .map_or(Ok(()), |since| locks::clear(self.target, since))
+            .map_err(|error| ActivateError::io(self.target, &error))?;
         self.spend_git()?;
         move_references(&git, old, new)?;
         if old.stashes != new.stashes {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::git::{Git, GitError, failed};
+use super::locks;
 
 /// Why a tree was not kept on a branch. Nothing but loose objects was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +36,7 @@ pub fn set_aside(root: &Path, branch: &str, message: &str) -> Result<(), AsideEr
     let _ = std::fs::remove_file(&index);
     let nothing = "0".repeat(committed.as_deref().map_or(40, str::len));
     let update = ["update-ref", &reference, &committed?, &nothing];
+    locks::clear_own(root, &reference).map_err(|error| GitError::io(&update, &error))?;
     let answer = git.ask(&update, &[])?;
     if answer.code == Some(0) { Ok(()) } else { Err(failed(&update, &answer).into()) }
 }

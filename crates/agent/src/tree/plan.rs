@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use cede_wire::catalog::Mtime;
 use cede_wire::id::Hash;
@@ -23,6 +24,7 @@ pub(crate) const MARK: &str = "cede-stage";
 const PLAN: &str = "plan";
 const DONE: &str = "done";
 const KEPT: &str = "kept";
+const GIT_BEGUN: &str = "git-begun";
 
 const FORMAT: u16 = 1;
 
@@ -127,6 +129,15 @@ pub(crate) fn is_done(staging: &Path) -> io::Result<bool> {
 
 pub(crate) fn set_done(staging: &Path) -> io::Result<()> {
     replace(&staging.join(DONE), b"")
+}
+
+/// Notes that the repository is changed from now on; where that is noted already, since when.
+pub(crate) fn begin_git(staging: &Path) -> io::Result<Option<SystemTime>> {
+    let note = staging.join(GIT_BEGUN);
+    match found(note.metadata())? {
+        Some(metadata) => metadata.modified().map(Some),
+        None => replace(&note, b"").map(|()| None),
+    }
 }
 
 /// Notes, before it happens, that a file is kept under another name.

@@ -220,6 +220,28 @@ fn activation_survives_a_crash_after_every_step() {
 
 /// Shows: T-7
 #[test]
+fn lock_that_an_interrupted_git_left_hinders_no_repetition() {
+    let lab = Lab::new();
+    let (home, baseline, back) = journey(&lab);
+    std::fs::remove_dir_all(home.join("ignored")).unwrap();
+    lab.stage(&back, "home", Some(&baseline)).unwrap();
+    let (staging, git) = (lab.path("staging"), home.join(".git"));
+    let stopped =
+        (0..200).find(|steps| activate_within(&staging, &mut Budget(Some(*steps))).is_err() && git_began(&staging));
+    assert!(stopped.is_some());
+    for lock in ["HEAD.lock", "packed-refs.lock", "config.lock", "index.lock", "refs/heads/main.lock"] {
+        std::fs::write(git.join(lock), "").unwrap();
+    }
+    assert_eq!(activate(&staging).unwrap().root, home);
+    assert_same(&lab.path("abroad"), &home);
+}
+
+fn git_began(staging: &Path) -> bool {
+    staging.join("git-begun").exists()
+}
+
+/// Shows: T-7
+#[test]
 fn new_tree_survives_a_crash_after_every_step() {
     let lab = Lab::new();
     let root = lab.repository("r");
