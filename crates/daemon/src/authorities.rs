@@ -127,6 +127,10 @@ impl Actor {
                 self.audit.count((asker.device, capability, false, audit_by(by)));
                 found
             }
+            Permission::Allowed(by) if Asking::of(capability) == Asking::Never => {
+                self.audit.count((asker.device, capability, true, audit_by(by)));
+                found
+            }
             Permission::Allowed(_) | Permission::Asks => found,
         }
     }

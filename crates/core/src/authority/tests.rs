@@ -416,7 +416,6 @@ fn permit_for_another_task_or_capability_is_no_turn() {
     one.asks(2, Capability::File, "run");
     one.says(OperatorAnswer::Yes);
     assert_eq!(one.permit(2).into_turn(&task("run")), Err(Swapped));
-    assert_eq!(one.last_permit_is_for(), None);
     let long = "x".repeat(SUBJECT_BYTES + 1);
     one.asks(3, Capability::Delegate, "x");
     one.says(OperatorAnswer::Yes);
@@ -611,9 +610,5 @@ impl World {
         let decided = self.decisions.remove(&id).unwrap();
         let CapabilityDecision::Allowed(permit) = decided.decision else { panic!("{id} is refused") };
         permit
-    }
-
-    fn last_permit_is_for(&self) -> Option<Capability> {
-        self.decisions.values().find(|decided| decided.decision.is_allowed()).map(|decided| decided.capability)
     }
 }
