@@ -40,6 +40,7 @@
 //! authority.authorize(&mut memory, Request::new(RequestId(1), Capability::File).about(file.clone()), now);
 //! let Some(Output::Ask(question)) = authority.poll() else { panic!("a file is asked about") };
 //! assert_eq!(question.shown.subject, file); // what a person is shown
+//! assert_eq!(authority.poll(), Some(Output::Wake(question.expires))); // silence becomes a no then
 //!
 //! authority.handle_answer(&mut memory, question.id, OperatorAnswer::Yes, now);
 //! let Some(Output::Decided(decided)) = authority.poll() else { panic!("an answer decides") };
