@@ -214,8 +214,14 @@ impl Custodian {
     }
 
     /// Who belongs to the mesh, now and before: it says whose votes a seize takes. Source: SPEC H-31.
+    ///
+    /// Chains that named more of the log than was known here were not taken: they are asked for again.
     pub fn set_electorate(&mut self, electorate: Electorate) {
+        let grew = electorate.length() > self.electorate.length();
         self.electorate = electorate;
+        if grew {
+            self.links.clone().into_iter().for_each(|device| self.ask_custody(device));
+        }
     }
 
     /// What a session is to this device; none for one that it never heard of.

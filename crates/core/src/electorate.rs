@@ -50,6 +50,16 @@ impl Electorate {
         self.at.last_key_value().is_some_and(|(_, enrolled)| enrolled.contains(&device))
     }
 
+    /// Whether a device was enrolled when the log had so many entries.
+    pub fn was_enrolled(&self, length: u64, device: DeviceId) -> bool {
+        self.at.get(&length).is_some_and(|enrolled| enrolled.contains(&device))
+    }
+
+    /// How many votes a seize from `owner` took when the log had so many entries.
+    pub fn needed_at(&self, length: u64, owner: DeviceId) -> usize {
+        self.at.get(&length).map_or(usize::MAX, |enrolled| needed(enrolled, owner))
+    }
+
     /// How many votes a seize takes from `owner` now, that of the seizing device among them.
     pub fn needed(&self, owner: DeviceId) -> usize {
         self.at.last_key_value().map_or(usize::MAX, |(_, enrolled)| needed(enrolled, owner))

@@ -160,6 +160,12 @@ impl Custodian {
 }
 
 impl Session {
+    /// The generation of the record that contradicts the chain; 0 where there is none.
+    pub(super) fn contested_generation(&self) -> u64 {
+        let rival = self.contested.as_ref().and_then(|rival| cede_seal::verify::verify(rival).ok());
+        rival.map_or(0, |rival| rival.token().generation)
+    }
+
     /// A contest is over when the chain reached a higher generation.
     pub(super) fn settle_contest(&mut self) {
         let generation = self.chain.as_ref().map_or(0, |chain| chain.token().generation);

@@ -154,7 +154,8 @@ impl Custodian {
     /// under one token: their owner was put back to an older state, or lies. Whoever knows of it stops; a higher generation ends it. Source: SPEC H-33.
     fn contest(&mut self, from: DeviceId, session: SessionId, rival: Signed<Custody>) {
         let Ok(verified) = cede_seal::verify::verify(&rival) else { return };
-        let by = verified.owner();
+        // This device's own seize may be the one that does not go together with the rest.
+        let by = if verified.owner() == self.me() { from } else { verified.owner() };
         let Some(state) = self.sessions.get_mut(&session).filter(|state| state.contested.is_none()) else { return };
         state.contested = Some(rival.clone());
         self.persist(vec![Record::Contested(rival)]);

@@ -26,7 +26,8 @@ pub(super) type Merged = (Chain, Vec<Signed<Custody>>);
 /// Why what a peer says does not go together with what is known here.
 pub(super) enum Unmergeable {
     No(No),
-    /// Two seizes of one generation, or two releases of one owner under one token.
+    /// Two seizes of one generation, two releases of one owner under one token, or a seize that one device decided alone where
+    /// others show that there were more.
     Rival(Box<Signed<Custody>>),
 }
 
@@ -102,45 +103,76 @@ impl Custodian {
             }
             None => Chain::from_links(links),
         };
-        let chain = match chain {
-            Err(ChainError::Rival(rival)) => return Err(self.checked_rival(known, rival)),
-            Err(ChainError::Passed) => {
-                return Err(Unmergeable::No((Refusal::StaleToken, "a later owner is known here")));
+        let unauthorized = |detail| Unmergeable::No((Refusal::Unauthorized, detail));
+        let chain = match (chain, known) {
+            (Err(ChainError::Rival(rival)), Some(known)) => return Err(self.checked_rival(known, links, rival)),
+            (Err(ChainError::Passed), Some(known)) => return Err(self.passed(known, links)),
+            (chain, _) => {
+                chain.map_err(|_| unauthorized("the custody chain does not verify or does not follow ours"))?
             }
-            chain => chain.map_err(|_| {
-                Unmergeable::No((Refusal::Unauthorized, "the custody chain does not verify or does not follow ours"))
-            })?,
         };
         if chain.session() != id || self.mesh != Some(chain.mesh()) {
-            let detail = "the custody chain is of another session or mesh";
-            return Err(Unmergeable::No((Refusal::Unauthorized, detail)));
+            return Err(unauthorized("the custody chain is of another session or mesh"));
         }
         let shared = known.map_or(0, |known| known.shared_with(&chain));
-        let lacks = |(seize, owner)| self.electorate.check(seize, owner).is_err();
-        if chain.seizes_after(shared).any(lacks) {
-            return Err(Unmergeable::No((Refusal::Unauthorized, "a seize without the votes that it takes")));
+        if !self.counts(&chain, shared) {
+            return Err(unauthorized(NO_VOTES));
+        }
+        if let Some(known) = known.filter(|known| shared < known.links().len())
+            && let Some(seize) = self.decided_alone(&chain, known.members())
+        {
+            return Err(near(known, &chain).then_some(seize).map_or(unauthorized(NO_VOTES), Unmergeable::Rival));
         }
         let new_links = chain.links().get(shared..).unwrap_or(&[]).to_vec();
+        if !self.forgot(id, &new_links) {
+            self.knows_members(&chain, shared)?;
+        }
         Ok((chain, new_links))
     }
 
-    /// A second seize of one generation counts only with its votes, else anybody could stop a session. A second release is
-    /// signed by the device that was the owner: the chain that it was found in has said so.
-    fn checked_rival(&self, known: Option<&Chain>, rival: Box<Signed<Custody>>) -> Unmergeable {
-        let votes = |known: &Chain| {
-            let record = cede_seal::verify::verify(&rival).ok()?;
-            match &*record {
-                Custody::Seize(seize) => {
-                    let owner = known.owner_at(&seize.prev).unwrap_or(seize.to);
-                    self.electorate.check(seize, owner).ok()
-                }
-                Custody::Release(_) => Some(()),
-                Custody::Genesis(_) => None,
-            }
-        };
-        match known.and_then(votes) {
-            Some(()) => Unmergeable::Rival(rival),
-            None => Unmergeable::No((Refusal::Unauthorized, "a seize without the votes that it takes")),
+    /// Whether every seize behind the first `shared` records has the votes that it takes.
+    pub(super) fn counts(&self, chain: &Chain, shared: usize) -> bool {
+        chain.seizes_after(shared).all(|(seize, owner)| self.electorate.check(seize, owner).is_ok())
+    }
+
+    /// A record that names a longer log than there is would keep everybody from a seize for ever. The log comes over every
+    /// link, so what is refused now is taken once it is here. What this device signed and forgot it takes at once: it doubts.
+    fn knows_members(&self, chain: &Chain, shared: usize) -> Result<(), Unmergeable> {
+        let named = chain.records().iter().skip(shared).map(Custody::members).max();
+        if named.is_none_or(|named| named <= self.electorate.length()) {
+            return Ok(());
+        }
+        Err(Unmergeable::No((Refusal::Busy, "the custody chain names members that are not known here yet; try again")))
+    }
+
+    /// The seize of the last generation of a chain, where one device decided it alone under a log of so few that it could, and
+    /// other records show that there were more. Which came first nobody can say. Source: SPEC H-33.
+    fn decided_alone(&self, chain: &Chain, members: u64) -> Option<Box<Signed<Custody>>> {
+        let link = chain.seize_of(chain.token().generation)?;
+        let record = cede_seal::verify::verify(link).ok()?;
+        let Custody::Seize(seize) = &*record else { return None };
+        let owner = chain.owner_at(&seize.prev)?;
+        let alone = seize.votes.is_empty() && seize.members < members;
+        (alone && self.electorate.needed_at(members, owner) > 1).then(|| Box::new(link.clone()))
+    }
+
+    /// A chain of a lower generation than the known one: it contradicts that one only as [`Self::decided_alone`] says.
+    fn passed(&self, known: &Chain, links: &[Signed<Custody>]) -> Unmergeable {
+        let alone = known.branch(links).ok().filter(|branch| {
+            let shared = known.shared_with(branch);
+            near(branch, known) && self.counts(branch, shared) && self.knows_members(branch, shared).is_ok()
+        });
+        let seize = alone.and_then(|branch| self.decided_alone(known, branch.members()));
+        seize.map_or(Unmergeable::No((Refusal::StaleToken, "a later owner is known here")), Unmergeable::Rival)
+    }
+
+    /// A second seize of one generation counts only with its votes, and those of each before it, else anybody could stop a
+    /// session. A second release is signed by the device that was the owner: the chain that it was found in has said so.
+    fn checked_rival(&self, known: &Chain, links: &[Signed<Custody>], rival: Box<Signed<Custody>>) -> Unmergeable {
+        let branch = known.branch(links).ok();
+        match branch.filter(|branch| self.counts(branch, known.shared_with(branch))) {
+            Some(_) => Unmergeable::Rival(rival),
+            None => Unmergeable::No((Refusal::Unauthorized, NO_VOTES)),
         }
     }
 
@@ -287,6 +319,13 @@ impl Custodian {
     pub fn asked(&self, session: SessionId) -> Option<&Verified<Offer>> {
         self.sessions.get(&session)?.asked.as_ref().map(|asked| &asked.offer)
     }
+}
+
+const NO_VOTES: &str = "a seize without the votes that it takes";
+
+/// Whether a vote could be given for a generation beyond that of the other chain: a contest that nobody could end is none.
+fn near(chain: &Chain, other: &Chain) -> bool {
+    other.token().generation.saturating_sub(chain.token().generation) <= limits::GENERATIONS_AHEAD
 }
 
 const TO_BRANCH: &str = "this device's own turns are being kept aside first";

@@ -104,12 +104,14 @@ impl Custodian {
     /// The next generation for which this device's vote is its own.
     fn next_generation(&self, state: &Session, token: FencingToken) -> Result<u64, SeizeError> {
         let mine = |vote: &Vote| vote.to == self.me();
-        let voted = state.voted.filter(|vote| vote.generation > token.generation);
+        // What ends a contest is higher than both sides of it.
+        let known = token.generation.max(state.contested_generation());
+        let voted = state.voted.filter(|vote| vote.generation > known);
         let next = |generation: u64| generation.checked_add(1).ok_or(SeizeError::Bug("generation exhausted"));
         match voted {
             Some(vote) if mine(&vote) && !state.outvoted => Ok(vote.generation),
             Some(vote) => next(vote.generation),
-            None => next(token.generation),
+            None => next(known),
         }
     }
 
@@ -165,15 +167,18 @@ impl Custodian {
         generation: u64,
         answer: &Result<Signed<SeizeVote>, (Refusal, String)>,
     ) {
-        let me = self.me();
+        let (me, mesh) = (self.me(), self.mesh);
         let Some(seizing) = self.sessions.get_mut(&session).and_then(|state| state.seizing.as_mut()) else { return };
-        if seizing.prospect.next_token.generation != generation || from == seizing.prospect.owner {
+        let asked = from != seizing.prospect.owner && self.electorate.was_enrolled(seizing.members, from);
+        if seizing.prospect.next_token.generation != generation || !asked {
             return;
         }
         match answer {
             Ok(vote) => {
                 let Ok(verified) = verify(vote) else { return };
-                let same = verified.session == session && verified.generation == generation;
+                // One vote that does not fit would make the whole certificate worthless.
+                let same =
+                    Some(verified.mesh) == mesh && verified.session == session && verified.generation == generation;
                 let based = verified.members == seizing.members && verified.prev == seizing.prev;
                 if same && based && verified.voter == from && verified.to == me {
                     seizing.votes.insert(from, vote.clone());

@@ -26,6 +26,7 @@ mod doubtful;
 mod edges;
 mod faults;
 mod hostile;
+mod liars;
 mod moments;
 mod phases;
 mod refusals;

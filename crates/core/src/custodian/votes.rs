@@ -75,7 +75,7 @@ impl Custodian {
     fn chain_of_query(&self, asks: &Asks<'_>) -> Result<Chain, No> {
         let chain = match self.merge(asks.session, asks.chain) {
             Ok((chain, _)) => chain,
-            Err(Unmergeable::Rival(rival)) => self.contested_chain(asks, &rival)?,
+            Err(Unmergeable::Rival(_)) => self.contested_chain(asks)?,
             Err(Unmergeable::No(no)) => return Err(no),
         };
         let theirs = asks.chain.last().map(Signed::hash);
@@ -85,10 +85,10 @@ impl Custodian {
         Ok(chain)
     }
 
-    /// Of two chains that claim one place a device may vote for either: a seize in a higher generation is what ends that.
+    /// Of chains that claim one place a device may vote for any: a seize in a higher generation is what ends that.
     /// Source: SPEC H-33.
-    fn contested_chain(&self, asks: &Asks<'_>, rival: &Signed<Custody>) -> Result<Chain, No> {
-        let state = self.sessions.get(&asks.session).filter(|state| state.contested.as_ref() == Some(rival));
+    fn contested_chain(&self, asks: &Asks<'_>) -> Result<Chain, No> {
+        let state = self.sessions.get(&asks.session).filter(|state| state.contested.is_some());
         let known = state.and_then(|state| state.chain.as_ref());
         let chain =
             known.and_then(|known| known.branch(asks.chain).ok().map(|branch| (known.shared_with(&branch), branch)));
@@ -116,7 +116,9 @@ impl Custodian {
         if asks.generation <= before && !again {
             return Err((Refusal::Declined, "this device gave its vote to another one"));
         }
-        if asks.generation > chain.token().generation.saturating_add(limits::GENERATIONS_AHEAD) {
+        let contested = self.sessions.get(&asks.session).map_or(0, Session::contested_generation);
+        let known = chain.token().generation.max(contested);
+        if asks.generation > known.saturating_add(limits::GENERATIONS_AHEAD) {
             return Err((Refusal::Protocol, "the generation is far from the next one"));
         }
         // A chain is kept where a vote was given, so a session stays strange when its chain is known.

@@ -19,7 +19,7 @@ impl Net {
     }
 
     /// The operator at `node` takes the session over with what lies there.
-    fn seize(&mut self, node: usize) -> Result<(), SeizeError> {
+    pub(super) fn seize(&mut self, node: usize) -> Result<(), SeizeError> {
         let now = self.now;
         let here = self.nodes[node].logs.get(&session()).map(|log| head(log));
         self.nodes[node].custodian.seize(session(), here, now)?;

@@ -1,0 +1,238 @@
+//! A device that belongs to the mesh and lies about custody: it may hinder its own sessions, and no others.
+
+use cede_wire::custody::SeizeVote;
+
+use super::*;
+use crate::chain::Chain;
+
+/// A mesh of A and B that became one of three: the log had two entries, and has three.
+fn grown() -> Net {
+    let mut net = Net::three();
+    let two = two(&net);
+    net.nodes[A].custodian.set_electorate(two.clone());
+    net.nodes[B].custodian.set_electorate(two);
+    net.give(A, B);
+    net.give(B, A);
+    net.know_all();
+    net.only_owner(A, &[1, 2]);
+    net
+}
+
+fn two(net: &Net) -> Electorate {
+    let mut two = Electorate::default();
+    two.note(2, [net.id(A), net.id(B)].into());
+    two
+}
+
+impl Net {
+    fn know_all(&mut self) {
+        let mut three = self.electorate();
+        three.note(2, [self.id(A), self.id(B)].into());
+        self.nodes.iter_mut().for_each(|node| node.custodian.set_electorate(three.clone()));
+    }
+}
+
+fn alone(by: &LocalDevice, chain: &[Signed<Custody>], members: u64, generation: u64) -> Vec<Signed<Custody>> {
+    let chain = Chain::from_links(chain).unwrap();
+    let next_token = FencingToken { generation, epoch: 0 };
+    let seize = Seize {
+        mesh: mesh(),
+        session: session(),
+        prev: chain.head(),
+        to: by.device(),
+        token: chain.token(),
+        next_token,
+        head: head(&[1]),
+        members,
+        votes: Vec::new(),
+    };
+    let mut links = chain.links().to_vec();
+    links.push(by.sign(&Custody::Seize(seize)).unwrap());
+    links
+}
+
+/// Shows: H-31, H-33
+#[test]
+fn founder_does_not_take_alone_by_an_older_record_what_moved_since_there_were_more() {
+    let mut net = grown();
+    net.give(A, C);
+    net.give(C, A);
+    let links = net.nodes[A].custodian.chain(session()).unwrap().links().to_vec();
+    for generation in [1, 7] {
+        let forged = alone(&net.nodes[B].local, &links[..1], 2, generation);
+        for node in [A, C] {
+            net.deliver(B, node, &PeerMessage::Custody(forged.clone()));
+        }
+        assert_eq!(net.nodes[A].custodian.owner(session()), Some(net.id(A)));
+    }
+}
+
+/// Shows: H-31, H-33
+#[test]
+fn device_that_seized_alone_and_one_that_got_the_session_meanwhile_stop_until_one_is_voted_for() {
+    let mut net = grown();
+    // B has not heard that there are three, nor of what follows.
+    let two = two(&net);
+    let local = net.nodes[B].local.clone();
+    net.lose_device(B);
+    net.give(A, C);
+    net.turn(C, 7);
+    net.nodes[B].custodian = restore(&local, &net.nodes[B].journal, Trust::Whole, net.now);
+    net.nodes[B].custodian.set_electorate(two);
+    net.apart = true;
+    let (here, now) = (head(net.log(B)), net.now);
+    net.nodes[B].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(B);
+    assert!(net.acts(B) && net.acts(C), "neither can know of the other");
+    net.know_all();
+    net.lose_device(A);
+    net.link(B, C);
+    net.apart = false;
+    for node in [B, C] {
+        assert_eq!(net.standing(node), Some(Standing::Unconfirmed));
+        assert_eq!(net.after_crash(node), Some(Standing::Unconfirmed));
+    }
+    net.seize(C).unwrap();
+    net.only_owner(C, &[1, 2, 7]);
+    assert_eq!(net.standing(B), Some(Standing::SeizedBy(net.id(C))));
+    assert_eq!(net.nodes[B].branches, [vec![1, 2]]);
+    for node in [B, C] {
+        assert_eq!(net.nodes[node].custodian.contested(session()), None);
+        assert_eq!(net.after_crash(node), net.standing(node));
+    }
+}
+
+/// Shows: H-3, H-31
+#[test]
+fn owner_that_names_a_membership_that_is_not_there_keeps_nobody_from_a_seize() {
+    let mut net = Net::new(5);
+    net.turn(A, 1);
+    net.heal();
+    net.give(A, C);
+    net.give(C, B);
+    let mut far = net.electorate();
+    far.note(u64::MAX, [net.id(A), net.id(B)].into());
+    net.nodes[B].custodian.set_electorate(far);
+    net.give(B, A);
+    let known = net.nodes[A].custodian.chain(session()).unwrap();
+    assert!(known.members() <= 5, "what nobody knows is not believed");
+    let chain = net.nodes[B].custodian.chain(session()).unwrap().links().to_vec();
+    net.deliver(B, C, &PeerMessage::Custody(chain));
+    net.lose_device(B);
+    let (here, now) = (head(net.log(C)), net.now);
+    net.nodes[C].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(C);
+    net.run();
+    assert!(net.acts(C));
+}
+
+/// Shows: H-31, H-32
+#[test]
+fn chain_that_names_new_members_is_taken_once_they_are_known() {
+    let mut net = Net::three();
+    net.give(A, C);
+    net.give(C, B);
+    let mut old = Electorate::default();
+    old.note(2, [net.id(A), net.id(B), net.id(C)].into());
+    net.nodes[C].custodian.set_electorate(old);
+    net.give(B, A);
+    assert_eq!(net.nodes[C].custodian.owner(session()), Some(net.id(B)), "C was not told, or could not follow");
+    net.link(B, C);
+    assert_eq!(net.nodes[C].custodian.owner(session()), Some(net.id(B)));
+    let all = net.electorate();
+    net.nodes[C].custodian.set_electorate(all);
+    net.drain(C);
+    net.run();
+    assert_eq!(net.nodes[C].custodian.owner(session()), Some(net.id(A)));
+}
+
+/// Shows: H-31
+#[test]
+fn vote_of_another_mesh_spoils_no_seize() {
+    let mut net = Net::new(5);
+    net.turn(A, 1);
+    net.heal();
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::SeizeAnswer { .. }));
+    let (here, now) = (head(net.log(B)), net.now);
+    net.nodes[B].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(B);
+    net.run();
+    let answer = |net: &Net, voter: usize, mesh: MeshId| {
+        let prev = net.nodes[B].custodian.chain(session()).unwrap().head();
+        let (session, to, voter) = (session(), net.id(B), &net.nodes[voter].local);
+        let vote = SeizeVote { mesh, session, generation: 1, members: 5, prev, to, voter: voter.device() };
+        PeerMessage::SeizeAnswer { session, generation: 1, answer: Ok(voter.sign(&vote).unwrap()) }
+    };
+    let answers = [(C, MeshId::new([6; 32])), (3, mesh()), (4, mesh())].map(|(n, mesh)| (n, answer(&net, n, mesh)));
+    for (voter, answer) in answers {
+        net.deliver(voter, B, &answer);
+    }
+    assert!(net.acts(B), "two honest votes and its own suffice of five");
+}
+
+/// Shows: H-33
+#[test]
+fn of_four_that_one_owner_released_to_one_gets_the_votes_of_all() {
+    let mut net = Net::new(5);
+    net.turn(A, 1);
+    let before = net.nodes[A].journal.clone();
+    net.apart = true;
+    for to in [B, C, 3, 4] {
+        net.nodes[A].journal = before.clone();
+        net.crash(A);
+        net.link(A, to);
+        net.give(A, to);
+        net.lose_device(A);
+        assert!(net.acts(to));
+    }
+    // They meet two by two first, so that each pair knows of another contradiction.
+    for (one, other) in [(B, C), (3, 4), (B, 3), (B, 4), (C, 3), (C, 4)] {
+        net.link(one, other);
+    }
+    net.apart = false;
+    let (here, now) = (head(net.log(B)), net.now);
+    net.nodes[B].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(B);
+    net.run();
+    net.only_owner(B, &[1]);
+}
+
+/// Shows: H-31, H-33
+#[test]
+fn second_seize_stops_nobody_where_one_before_it_lacks_its_votes() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    let (here, now) = (head(net.log(B)), net.now);
+    net.nodes[B].custodian.seize(session(), Some(here), now).unwrap();
+    net.drain(B);
+    net.run();
+    assert!(net.acts(B));
+    // A was removed: two are left, of which C invents a chain that it alone has seized, twice.
+    let mut electorate = net.electorate();
+    electorate.note(4, [net.id(B), net.id(C)].into());
+    net.nodes[B].custodian.set_electorate(electorate);
+    net.turn(B, 3);
+    let links = net.nodes[B].custodian.chain(session()).unwrap().links().to_vec();
+    let first = alone(&net.nodes[C].local, &links[..3], 4, 1);
+    let mut again = alone(&net.nodes[C].local, &first, 4, 2);
+    net.deliver(C, B, &PeerMessage::Custody(again.clone()));
+    assert!(net.acts(B));
+    // The same in the generation that is known.
+    again = alone(&net.nodes[B].local, &links, 4, 2);
+    let known = again.clone();
+    net.nodes[B].journal.push(Record::Custody(known.last().unwrap().clone()));
+    net.nodes[B].custodian = restore(&net.nodes[B].local, &net.nodes[B].journal, Trust::Whole, net.now);
+    let mut electorate = net.electorate();
+    electorate.note(4, [net.id(B), net.id(C)].into());
+    net.nodes[B].custodian.set_electorate(electorate);
+    assert!(net.acts(B));
+    again = alone(&net.nodes[C].local, &first, 4, 2);
+    net.deliver(C, B, &PeerMessage::Custody(again));
+    assert_eq!(net.nodes[B].custodian.contested(session()), None);
+    assert!(net.acts(B));
+}
