@@ -98,7 +98,9 @@ impl Actor {
         match event {
             LedgerEvent::Arrived(id) => {
                 tracing::info!(peer = %id.origin.short(), id = id.short(), "a message came");
-                self.pass_letters_on();
+                if self.ledger.received(id).is_some_and(|letter| letter.kept.facts.session.is_some()) {
+                    self.pass_letters_on();
+                }
             }
             LedgerEvent::Moved { id, .. } => self.told_moved(id),
             LedgerEvent::Forget(digest) => {
