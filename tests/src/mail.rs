@@ -406,6 +406,8 @@ impl Mail {
     /// What is not on the disk is gone; links end.
     fn restart(&mut self, device: usize) {
         self.tally.restarts += 1;
+        let weather = core::mem::replace(&mut self.weather, Weather::CALM);
+        self.last_words(device);
         let id = self.devices[device].id;
         if self.random.chance(300) {
             let others = self.devices[device].disk.iter().filter(|record| !matches!(record, Record::Letter(_)));
@@ -413,7 +415,6 @@ impl Mail {
             self.devices[device].disk = others.cloned().chain(short).collect();
         }
         self.devices[device].ledger = Ledger::restore(id, self.devices[device].disk.iter(), self.now);
-        let weather = core::mem::replace(&mut self.weather, Weather::CALM);
         self.begin(device);
         for ((one, other), link) in self.links.clone() {
             if link.is_some() && (one == device || other == device) {
@@ -422,6 +423,18 @@ impl Mail {
             }
         }
         self.weather = weather;
+    }
+
+    /// What a device said before it died may still come, before the others notice that the line is gone.
+    fn last_words(&mut self, device: usize) {
+        let (said, rest): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.packets).into_iter().partition(|packet| packet.from == device);
+        self.packets = rest;
+        for packet in said {
+            if self.random.chance(500) {
+                self.deliver(&packet);
+            }
+        }
     }
 
     /// Fair weather: all lines stand, everything is delivered, everybody deals with what waits.

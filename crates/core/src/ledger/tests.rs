@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 
 use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
 use cede_wire::letter::{GoneWhy, LetterFacts, LetterId, LetterReceipt, LetterReceipts, LetterRoom, LetterState};
+use cede_wire::message::PeerMessage;
 use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 
@@ -13,7 +14,7 @@ use crate::now::Now;
 
 mod mesh;
 
-use mesh::{Mesh, frame};
+use mesh::{Mesh, Said, frame};
 
 const LAPTOP: DeviceId = DeviceId::new([1; 32]);
 const SERVER: DeviceId = DeviceId::new([2; 32]);
@@ -98,6 +99,21 @@ fn final_receipt_is_repeated_until_the_sender_holds_it() {
     assert_eq!(mesh.state(LAPTOP, lost), Some(LetterState::Acted), "said again while the link stands");
     mesh.wait(Duration::from_secs(3_600));
     assert!(mesh.nodes[&SERVER].ledger.ins.values().all(|stream| stream.unheld.is_empty()));
+}
+
+/// Shows: M-4, J-1
+#[test]
+fn end_is_durable_before_it_is_said_to_be_held() {
+    let mut mesh = Mesh::pair();
+    let id = mesh.tell(LAPTOP, SERVER);
+    let now = mesh.now;
+    mesh.at(SERVER).ledger.mark(id, LetterState::Acted, now).unwrap();
+    mesh.drain(SERVER);
+    let said = core::mem::take(&mut mesh.at(SERVER).said);
+    let [(_, Said::Frame(PeerMessage::LetterReceipts(said)))] = &said[..] else { panic!("{said:?}") };
+    mesh.at(LAPTOP).ledger.handle_receipts(SERVER, said, now);
+    let outputs: Vec<Output> = core::iter::from_fn(|| mesh.at(LAPTOP).ledger.poll()).collect();
+    assert!(matches!(outputs[..], [Output::Persist(_), Output::Tell(_), Output::Send(..)]), "{outputs:?}");
 }
 
 /// Shows: M-6
