@@ -67,6 +67,17 @@ fn loss_that_the_device_noticed_stays_visible() {
 
 /// Shows: U-11
 #[test]
+fn first_file_that_is_not_the_first_and_one_that_should_be_gone_are_noticed() {
+    let device = LocalDevice::from_secret(&[7; 32]).device();
+    let head = |file, first, before| AuditHead { file, first, before }.to_bytes();
+    let not_first = head(1, 5, Hash::new([0; 32]));
+    assert_eq!(verify([not_first.as_slice()], None, device).faults, [AuditFault::Chain(1)]);
+    let last = head(AUDIT_FILES + 1, 1, Hash::new([0; 32]));
+    assert!(verify([last.as_slice()], None, device).faults.contains(&AuditFault::Chain(1)));
+}
+
+/// Shows: U-11
+#[test]
 fn faults_that_are_told_are_bounded() {
     let junk: Vec<&[u8]> = vec![b"junk"; 100];
     assert_eq!(verify(junk, None, DeviceId::new([1; 32])).faults.len(), FAULTS);

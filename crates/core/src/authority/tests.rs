@@ -461,6 +461,7 @@ fn no_two_questions_have_the_same_bytes() {
     let hashes: BTreeSet<Hash> = one.waiting.iter().map(|question| question.hash).collect();
     assert_eq!(hashes.len(), 2);
     assert!(one.waiting.iter().all(|question| question.hash == question.shown.hash()));
+    assert_eq!(one.waiting.iter().map(|question| question.id.number()).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]
