@@ -94,6 +94,13 @@ impl Audit {
         Some((log, events, seal))
     }
 
+    /// What could not be written waits for the next attempt, the oldest first, as much as there is room for.
+    fn put_back(&mut self, mut events: Vec<AuditEvent>) {
+        events.append(&mut self.pending);
+        events.truncate(AUDIT_COUNTED);
+        self.pending = events;
+    }
+
     fn written(&mut self, log: AuditLog, written: Result<(usize, bool), AuditError>) {
         self.log = Some(log);
         match written {
@@ -144,18 +151,23 @@ impl Actor {
             let local = self.context.local.clone();
             let written = tokio::task::spawn_blocking(move || {
                 let written = append(&mut log, &local, &events, seal);
-                (log, written)
+                (log, events, written)
             });
             match written.await {
-                Ok((log, written)) => self.audit.written(log, written),
+                Ok((log, events, written)) => {
+                    if written.is_err() {
+                        self.audit.put_back(events);
+                    }
+                    self.audit.written(log, written);
+                }
                 Err(_) => self.audit.broken = true,
             }
             if self.audit.broken {
-                return;
+                break;
             }
         }
         if self.audit.log.is_none() {
-            self.audit.broken = true;
+            (self.audit.broken, self.audit.since) = (true, None);
         }
     }
 
