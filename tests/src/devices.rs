@@ -257,7 +257,7 @@ impl Answers {
             match body {
                 ReplyBody::Done(answer) => return Some(Ok(answer)),
                 ReplyBody::Failed(failure) => return Some(Err(failure)),
-                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
             }
         }
     }

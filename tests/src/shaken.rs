@@ -156,7 +156,7 @@ impl Shaken {
                         client.failure = Some(failure);
                         break;
                     }
-                    ReplyBody::Done(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+                    ReplyBody::Done(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
                 }
             }
             client

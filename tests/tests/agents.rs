@@ -125,7 +125,8 @@ fn report(output: &Output) -> Option<MoveReport> {
         | ReplyBody::Failed(_)
         | ReplyBody::Progress(_)
         | ReplyBody::Planned(_)
-        | ReplyBody::Pairing(_) => None,
+        | ReplyBody::Pairing(_)
+        | ReplyBody::Sending(_) => None,
     });
     let report = reports.next_back().filter(|_| output.status.success())?;
     print_timeline(&report);

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 28] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -35,6 +35,9 @@ const COMMANDS: [&[&str]; 25] = [
     &["allow"],
     &["deny"],
     &["log"],
+    &["send"],
+    &["transfers"],
+    &["transfers", "cancel"],
     &["adopt"],
     &["doctor"],
     &["stop"],

@@ -29,6 +29,8 @@ mod credentials;
 mod expiry;
 #[path = "e2e/faults.rs"]
 mod faults;
+#[path = "e2e/files.rs"]
+mod files;
 #[path = "e2e/letters.rs"]
 mod letters;
 #[path = "e2e/meeting.rs"]

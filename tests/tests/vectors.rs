@@ -21,6 +21,7 @@ use cede_wire::path::RelPath;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
+use cede_wire::transfer::{FileCatalog, TransferAccept, TransferKey, TransferOffer, TransferReceipt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,6 +84,16 @@ impl Subject for AgentKind {}
 impl Subject for Capability {}
 impl Subject for RelPath {}
 impl Subject for Oid {}
+impl Subject for TransferOffer {}
+impl Subject for TransferAccept {}
+impl Subject for TransferKey {}
+impl Subject for TransferReceipt {}
+
+impl Subject for FileCatalog {
+    fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, String> {
+        Self::from_bytes(bytes).map(Some).map_err(|error| error.to_string())
+    }
+}
 
 impl Subject for Catalog {
     fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, String> {
@@ -155,6 +166,11 @@ fn run_by_type(vector: &Vector) {
         "RelPath" => run::<RelPath>(vector),
         "Oid" => run::<Oid>(vector),
         "Catalog" => run::<Catalog>(vector),
+        "FileCatalog" => run::<FileCatalog>(vector),
+        "TransferOffer" => run::<TransferOffer>(vector),
+        "TransferAccept" => run::<TransferAccept>(vector),
+        "TransferKey" => run::<TransferKey>(vector),
+        "TransferReceipt" => run::<TransferReceipt>(vector),
         "frame" => run::<PeerMessage>(vector),
         "derived DeviceId" => {
             let told: DerivedDeviceId = serde_json::from_value(vector.fields.clone()).unwrap();
@@ -208,8 +224,8 @@ fn every_message_and_record_kind_has_an_accepted_vector() {
         let first = |v: Vector| unhex(&v.hex).first().copied().map(u16::from).unwrap();
         vectors.map(first).collect()
     };
-    assert_eq!(accepted("frame"), (0..28).collect());
-    assert_eq!(accepted("Record"), (0..22).collect());
+    assert_eq!(accepted("frame"), (0..29).collect());
+    assert_eq!(accepted("Record"), (0..23).collect());
     assert_eq!(accepted("Refusal"), (0..Refusal::ALL.len() as u16).collect());
     assert_eq!(accepted("AgentKind"), (0..AgentKind::ALL.len() as u16).collect());
 }

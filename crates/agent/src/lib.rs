@@ -17,6 +17,7 @@
 //! Everything here blocks; callers run it on threads of their own.
 
 pub mod adapter;
+pub mod bundle;
 pub mod chunk;
 pub mod limits;
 pub mod materialize;

@@ -80,3 +80,6 @@ pub const HASH_BATCH: usize = 4_096;
 
 /// Files of a scratch directory that are looked at for records of an earlier capture; more are only sent again.
 pub const RECORD_FILES: usize = 1_000;
+
+/// Names that are tried for files that came, before they are refused: nobody keeps as many of one name.
+pub const PLACE_NAMES: u32 = 10_000;

@@ -33,6 +33,9 @@ pub(crate) use globs::prefixes;
 pub use inspect::{GitTree, Located, Tree, TreeRefusal, identify, inspect, locate, root_of};
 pub use inventory::Names;
 pub use stage::{StageError, StageRequest, Staged, free_target, remember_staged, stage};
+pub(crate) use stage::{check, directory_modes, directory_of};
+pub(crate) use survey::USUAL_DIRECTORY_MODE;
+pub(crate) use write::{Content, Job, write_all};
 
 #[cfg(test)]
 mod tests;

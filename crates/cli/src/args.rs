@@ -136,6 +136,13 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "N", default_value_t = 50)]
         tail: u32,
     },
+    /// Send files and folders to a device
+    Send(Send),
+    /// List files that are sent and that come, or withdraw one
+    Transfers {
+        #[command(subcommand)]
+        action: Option<TransferAction>,
+    },
     /// Name a plain directory as a session
     Adopt {
         /// The directory
@@ -172,6 +179,9 @@ pub(crate) struct Up {
     /// A question that nobody answers in this time is a no (15m at most)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub(crate) questions_expire: Option<Duration>,
+    /// The directory in which files lie that came, by device
+    #[arg(long, value_name = "DIR")]
+    pub(crate) received: Option<PathBuf>,
     /// Set a damaged journal aside and begin anew with what can be read of it
     #[arg(long)]
     pub(crate) start_over: bool,
@@ -305,6 +315,35 @@ pub(crate) struct Inbox {
     /// Take the messages of this device again that are kept out
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["id", "sent", "all", "done", "refuse"])]
     pub(crate) release: Option<String>,
+}
+
+/// `cede send`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Send {
+    /// To which device
+    pub(crate) device: String,
+    /// The files and folders
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// A few words to the receiver
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) note: String,
+    /// Wait until they are received, refused or expired
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Send files in folders that look like secrets too
+    #[arg(long)]
+    pub(crate) yes_secrets: bool,
+}
+
+/// `cede transfers …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TransferAction {
+    /// Withdraw one that did not end yet, sent or coming
+    Cancel {
+        /// The transfer: the beginning of its id
+        id: String,
+    },
 }
 
 /// `cede devices …`.

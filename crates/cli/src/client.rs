@@ -87,7 +87,7 @@ impl Client {
             match answers.next()? {
                 ReplyBody::Done(answer) => return Ok(answer),
                 ReplyBody::Failed(failure) => return Err(failure),
-                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cede_wire::control::{Failure, exit};
@@ -26,6 +26,11 @@ pub(crate) struct Config {
     /// How long a question waits for the operator.
     #[serde(default, deserialize_with = "time")]
     pub(crate) questions_expire: Option<Duration>,
+    /// Where files lie that came, absolute.
+    pub(crate) received: Option<PathBuf>,
+    /// Most bytes that are taken in one sending of files.
+    #[serde(default, deserialize_with = "amount")]
+    pub(crate) receive_limit: Option<u64>,
 }
 
 /// Why the configuration was not taken. Nothing was started.
@@ -78,6 +83,10 @@ fn time<'a, D: Deserializer<'a>>(source: D) -> Result<Option<Duration>, D::Error
     units::duration(&String::deserialize(source)?).map(Some).map_err(serde::de::Error::custom)
 }
 
+fn amount<'a, D: Deserializer<'a>>(source: D) -> Result<Option<u64>, D::Error> {
+    units::amount(&String::deserialize(source)?).map(Some).map_err(serde::de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,9 +98,10 @@ mod tests {
 
     #[test]
     fn every_key_is_taken() {
-        let text = "listen = \"127.0.0.1:4242\"\nname = \"laptop\"\ndiscovery = false\nlog = \"debug\"\nquestions_expire = \"5m\"\n";
+        let text = "listen = \"127.0.0.1:4242\"\nname = \"laptop\"\ndiscovery = false\nlog = \"debug\"\nquestions_expire = \"5m\"\nreceived = \"/in\"\nreceive_limit = \"20GB\"\n";
         let config = Config::parse(text).unwrap();
         assert_eq!(config.questions_expire, Some(Duration::from_secs(300)));
+        assert_eq!((config.received, config.receive_limit), (Some("/in".into()), Some(20_000_000_000)));
         assert_eq!(config.listen, "127.0.0.1:4242".parse().ok());
         assert_eq!(
             (config.name.as_deref(), config.discovery, config.log.as_deref()),
@@ -102,7 +112,7 @@ mod tests {
     #[test]
     fn unknown_key_is_an_error_that_lists_the_known_ones() {
         let error = Config::parse("name = \"laptop\"\nlisen = \"127.0.0.1:1\"\n").unwrap_err();
-        insta::assert_snapshot!(error, @"line 2: unknown field `lisen`, expected one of `listen`, `name`, `discovery`, `log`, `questions_expire`");
+        insta::assert_snapshot!(error, @"line 2: unknown field `lisen`, expected one of `listen`, `name`, `discovery`, `log`, `questions_expire`, `received`, `receive_limit`");
     }
 
     #[test]

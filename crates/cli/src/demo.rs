@@ -138,7 +138,7 @@ fn pair(host: &Device, guest: &Device) -> Result<String, Failure> {
             }
             ReplyBody::Done(_) => return guest.joined().map(|()| agreed),
             ReplyBody::Failed(failure) => return Err(failure),
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) => {}
+            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Sending(_) => {}
         }
     }
 }
@@ -162,7 +162,10 @@ impl Guest<'_> {
                 ReplyBody::Pairing(PairingEvent::Compare { comparison, .. }) => return Ok(comparison),
                 ReplyBody::Failed(failure) => return Err(failure),
                 ReplyBody::Done(_) => return Err(fault::unexpected_answer()),
-                ReplyBody::Pairing(PairingEvent::Words { .. }) | ReplyBody::Progress(_) | ReplyBody::Planned(_) => {}
+                ReplyBody::Pairing(PairingEvent::Words { .. })
+                | ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Sending(_) => {}
             }
         }
     }
@@ -172,7 +175,7 @@ impl Guest<'_> {
             match self.next()? {
                 ReplyBody::Done(_) => return Ok(()),
                 ReplyBody::Failed(failure) => return Err(failure),
-                ReplyBody::Pairing(_) | ReplyBody::Progress(_) | ReplyBody::Planned(_) => {}
+                ReplyBody::Pairing(_) | ReplyBody::Sending(_) | ReplyBody::Progress(_) | ReplyBody::Planned(_) => {}
             }
         }
     }

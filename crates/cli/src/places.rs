@@ -19,6 +19,8 @@ pub(crate) struct Places {
     pub(crate) config: PathBuf,
     /// Notes about states, kept apart from each of them: never below one, so that a copy takes none along.
     pub(crate) notes: PathBuf,
+    /// Where files lie that came, unless the configuration says another place.
+    pub(crate) received: PathBuf,
 }
 
 /// Why there is no place for anything. Nothing was touched.
@@ -63,7 +65,7 @@ impl Places {
     /// Everything in one directory. The state is one of its own: the store refuses one with foreign files in it.
     pub(crate) fn below(home: &Path) -> Self {
         let (socket, config, notes) = (home.join("cede.sock"), home.join("config.toml"), home.join("notes"));
-        Self { state: home.join("state"), socket, config, notes }
+        Self { state: home.join("state"), socket, config, notes, received: home.join("received") }
     }
 
     fn from_xdg(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PlacesError> {
@@ -73,7 +75,7 @@ impl Places {
         let (state, notes) = (states.join("cede"), states.join(NOTES));
         let config = absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")).join("cede/config.toml");
         let socket = absolute("XDG_RUNTIME_DIR").unwrap_or_else(|| state.clone()).join("cede.sock");
-        Ok(Self { state, socket, config, notes })
+        Ok(Self { state, socket, config, notes, received: home.join("Downloads/cede") })
     }
 }
 
@@ -114,6 +116,7 @@ mod tests {
                 socket: "/h/cede.sock".into(),
                 config: "/h/config.toml".into(),
                 notes: "/home/ada/.local/state/cede-notes".into(),
+                received: "/h/received".into(),
             }
         );
     }
@@ -132,6 +135,7 @@ mod tests {
             socket: "/run/user/7/cede.sock".into(),
             config: "/home/ada/.config/cede/config.toml".into(),
             notes: "/home/ada/.local/state/cede-notes".into(),
+            received: "/home/ada/Downloads/cede".into(),
         };
         assert_eq!(places, Ok(expected));
     }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use cede_wire::control::{Phase, Progress};
+use cede_wire::control::{Phase, Progress, TransferState, TransferSummary};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::page::{Page, faint, plain, safe, strong};
+use crate::show::transfers;
 use crate::terminal::Terminal;
 use crate::units;
 
@@ -67,6 +68,52 @@ impl Drop for Phases<'_> {
     }
 }
 
+/// Shows one sending of files: a line for each state, a bar on a terminal.
+#[derive(Debug)]
+pub(crate) struct Carried<'a> {
+    terminal: &'a Terminal,
+    bar: Option<ProgressBar>,
+    shown: Option<(TransferState, String)>,
+}
+
+impl<'a> Carried<'a> {
+    /// Shows nothing yet.
+    pub(crate) fn new(terminal: &'a Terminal) -> Self {
+        Self { terminal, bar: None, shown: None }
+    }
+
+    /// Takes one step.
+    pub(crate) fn see(&mut self, summary: &TransferSummary) {
+        let step = (summary.state, summary.detail.clone());
+        if self.shown.as_ref() != Some(&step) {
+            self.shown = Some(step);
+            self.clear();
+            let detail = if summary.detail.is_empty() { String::new() } else { format!("  {}", summary.detail) };
+            let mut page = Page::default();
+            page.line([strong(format!("{:<10}", transfers::word(summary))), plain(&summary.title), faint(detail)]);
+            self.terminal.talk(&page);
+        }
+        if self.terminal.bars && summary.to_move > 0 && summary.state == TransferState::Sending {
+            let bar = self.bar.get_or_insert_with(|| bar(true, transfers::word(summary)));
+            bar.set_length(summary.to_move);
+            bar.set_position(summary.moved);
+        }
+    }
+
+    /// Takes the bar away: other text follows.
+    pub(crate) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// The word for a phase.
 pub(crate) const fn word(phase: Phase) -> &'static str {
     match phase {
@@ -111,16 +158,19 @@ pub(crate) fn amount(progress: &Progress) -> String {
 }
 
 fn new_bar(progress: &Progress) -> ProgressBar {
-    let known = progress.total_bytes > 0;
+    bar(progress.total_bytes > 0, word(progress.phase))
+}
+
+fn bar(known: bool, name: &'static str) -> ProgressBar {
     let template = if known {
         "           {prefix:<13}[{bar:24}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} eta {eta} {wide_msg}"
     } else {
         "           {prefix:<13}{spinner} {elapsed} {wide_msg}"
     };
     let style = ProgressStyle::with_template(template).map(|style| style.progress_chars("=> "));
-    let bar = if known { ProgressBar::new(progress.total_bytes) } else { ProgressBar::new_spinner() };
+    let bar = if known { ProgressBar::new(0) } else { ProgressBar::new_spinner() };
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_prefix(word(progress.phase));
+    bar.set_prefix(name);
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }

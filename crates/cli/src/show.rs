@@ -14,6 +14,7 @@ pub(crate) mod samples;
 pub(crate) mod seizing;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod transfers;
 pub(crate) mod up;
 
 use cede_wire::control::Answer;
@@ -39,6 +40,8 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Told(letter) => letters::told(letter),
         Answer::Inbox { letters, more, notes } => letters::page(letters, *more, notes, now),
         Answer::Letter { letter, text } => letters::letter(letter, text, now),
+        Answer::Sent(transfer) => transfers::one(transfer),
+        Answer::Transfers { transfers } => transfers::page(transfers, now),
         Answer::Said { text } => Page::of(text),
     }
 }

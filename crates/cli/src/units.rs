@@ -75,6 +75,20 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// What a person writes for an amount of bytes: `500MB`, `20GB`; whole numbers only.
+pub(crate) fn amount(text: &str) -> Result<u64, String> {
+    let wrong = || "expected an amount, like 500MB or 20GB".to_owned();
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let each = match text.get(number.len()..).map(str::trim) {
+        Some("kB") => 1_000,
+        Some("MB") => 1_000_000,
+        Some("GB") => 1_000_000_000,
+        Some("TB") => 1_000_000_000_000,
+        Some(_) | None => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(each)).ok_or_else(wrong)
+}
+
 /// A number with its noun: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })

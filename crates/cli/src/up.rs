@@ -4,10 +4,11 @@ use std::error::Error;
 use std::io::{IsTerminal, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use cede_daemon::{LONGEST_QUESTION, OpenError, Options, RunError, Surroundings};
+use cede_daemon::{LONGEST_QUESTION, OpenError, Options, RECEIVE_BYTES, RunError, Surroundings};
 use cede_wire::control::{Failure, exit};
 use rustix::process::{Signal, getpid, kill_process};
 use tracing_subscriber::EnvFilter;
@@ -72,9 +73,23 @@ fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
         listen: up.listen.or(config.listen).unwrap_or(EVERYWHERE),
         name: up.name.or(config.name),
         notes: places.notes,
+        received: received(up.received.or(config.received), places.received)?,
+        receive_limit: config.receive_limit.unwrap_or(RECEIVE_BYTES),
         start_over: up.start_over,
         discovery: !up.no_discovery && config.discovery.unwrap_or(true),
     })
+}
+
+/// A relative path would mean another place with each start.
+fn received(wanted: Option<PathBuf>, usual: PathBuf) -> Result<PathBuf, Failure> {
+    match wanted {
+        None => Ok(usual),
+        Some(place) if place.is_absolute() => Ok(place),
+        Some(place) => {
+            let why = format!("{} is not an absolute path", place.display());
+            Err(fault::local(exit::USAGE, NOT_STARTED, &why, "received = \"/home/you/Downloads\""))
+        }
+    }
 }
 
 fn question_life(wanted: Option<Duration>) -> Result<Duration, Failure> {

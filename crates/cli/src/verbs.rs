@@ -4,6 +4,7 @@ mod letters;
 pub(crate) mod moving;
 mod pairing;
 mod seizing;
+mod sending;
 
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +15,7 @@ use cede_wire::control::{Answer, Check, Command, Failure, MoveRequest, ReplyBody
 use cede_wire::record::PeerPolicy;
 use clap::CommandFactory;
 
-use crate::args::{Cli, DeviceAction, Policy, To, Verb};
+use crate::args::{Cli, DeviceAction, Policy, To, TransferAction, Verb};
 use crate::client::Client;
 use crate::demo;
 use crate::fault;
@@ -61,6 +62,11 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
         Verb::Log { verify, tail } => hand.log(verify, tail),
+        Verb::Send(send) => sending::send(&hand, &send),
+        Verb::Transfers { action: None } => hand.ask(Command::Transfers),
+        Verb::Transfers { action: Some(TransferAction::Cancel { id }) } => {
+            hand.ask(Command::StopTransfer { transfer: id })
+        }
         Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
         Verb::Doctor => hand.doctor(&places),
         Verb::Stop => hand.stop(&places.socket),
@@ -248,10 +254,10 @@ fn present() -> Result<std::path::PathBuf, Failure> {
 }
 
 /// The control protocol is text; a directory whose name is not is refused rather than mistaken for another.
-fn text_of(path: &Path) -> Result<String, Failure> {
+pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         let why = format!("its name is not UTF-8: {}", path.display());
-        fault::local(exit::FAILED, "this directory cannot be named to the daemon", &why, "rename it")
+        fault::local(exit::FAILED, "it cannot be named to the daemon", &why, "rename it")
     })
 }
 

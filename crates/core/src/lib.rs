@@ -35,3 +35,4 @@ pub mod now;
 pub mod output;
 pub mod source;
 pub mod succession;
+pub mod transfers;

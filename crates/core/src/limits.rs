@@ -146,3 +146,14 @@ pub const CONVERSATION_REPLIES: usize = 16;
 
 /// Gaps that are remembered for the operator.
 pub const LETTER_GAPS: usize = 64;
+
+/// Files that a device may receive are offered for this long; then the sender gives up. A laptop may be off for a holiday.
+pub const TRANSFER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// What came of files whose sender says nothing any more is kept for this long.
+pub const TRANSFER_PARTIAL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Sendings of files that did not end yet, per device and direction. Each is a few hundred kilobytes of lists at most.
+pub const TRANSFERS: usize = 64;
+/// The same of one peer: it cannot take all the places of the others.
+pub const TRANSFERS_PER_PEER: usize = 16;
+/// Ended sendings of files that are remembered, so that an offer that is said again gets the same answer.
+pub const ENDED_TRANSFERS: usize = 1_024;

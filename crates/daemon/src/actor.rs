@@ -6,6 +6,7 @@ use cede_core::authority::Permission;
 use cede_core::custodian::Custodian;
 use cede_core::ledger::Ledger;
 use cede_core::output::{Event, Output};
+use cede_core::transfers::Transfers;
 use cede_store::journal::{CommitError, Journal};
 use cede_wire::id::{ApprovalId, DeviceId, SessionId};
 use cede_wire::member::Capability;
@@ -52,6 +53,8 @@ pub(crate) struct Actor {
     pub(crate) ledger: Ledger,
     /// Who waits until a letter is somewhere.
     pub(crate) watches: crate::letters::Watches,
+    pub(crate) transfers: Transfers,
+    pub(crate) files: crate::transfers::Files,
     pub(crate) journal: Journal,
     pub(crate) read_only: bool,
     pub(crate) name: String,
@@ -99,11 +102,12 @@ impl Actor {
         self.check_staged();
         self.forget_old_arrivals();
         self.begin_letters();
+        self.begin_transfers();
         self.drain().await?;
         loop {
             let custody = self.custodian.poll_timeout().map(|(at, _)| at);
-            let others = self.authorities.poll_timeout().into_iter().chain(self.ledger.poll_timeout());
-            let due = custody.into_iter().chain(others).min();
+            let others = [self.authorities.poll_timeout(), self.ledger.poll_timeout(), self.transfers.poll_timeout()];
+            let due = others.into_iter().chain([custody]).flatten().min();
             let due = soonest(due.map(|at| self.context.clock.instant(at)), self.audit.due());
             let input = tokio::select! {
                 input = inputs.recv() => input,
@@ -112,6 +116,7 @@ impl Actor {
                     self.custodian.handle_timeout(now);
                     self.ledger.handle_timeout(now);
                     self.authorities_timeout();
+                    self.transfers.handle_timeout(now);
                     self.drain().await?;
                     continue;
                 }
@@ -169,6 +174,7 @@ impl Actor {
                 self.ledger.handle_receipts(from, &said, self.context.clock.now());
             }
             PeerMessage::ReceiptsHeld(held) => self.ledger.handle_held(from, &held, self.context.clock.now()),
+            PeerMessage::Transfer(message) => self.transfer_message(asker, &message),
             message @ (PeerMessage::Offer { .. }
             | PeerMessage::Accept(_)
             | PeerMessage::Refuse { .. }
@@ -234,6 +240,10 @@ impl Actor {
             self.commit_pending().await?;
         }
         self.drain_letters().await?;
+        while let Some(batch) = self.drain_transfers() {
+            self.commit(batch).await?;
+            self.commit_pending().await?;
+        }
         while let Some(step) = self.drain_pairing() {
             if let PairStep::Persist(batch) = step {
                 self.commit(batch).await?;

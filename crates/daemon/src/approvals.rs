@@ -228,7 +228,9 @@ impl Actor {
             let shown = match &approval.question {
                 Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
                 Question::Give { leaves, .. } => leaves.as_ref().map_or(0, |l| crate::scrutiny::shown_bytes(&l.scope)),
-                Question::Capability { question, .. } => question.shown.to_bytes().len(),
+                Question::Capability { question, .. } => {
+                    question.shown.to_bytes().len() + self.files_shown_bytes(question.shown.subject.content())
+                }
             };
             match room.checked_sub(shown) {
                 Some(left) => room = left,
@@ -257,7 +259,8 @@ impl Actor {
 
     fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
         if let Question::Capability { question, .. } = &approval.question {
-            return self.capability_summary(id, approval.device, question);
+            let summary = self.capability_summary(id, approval.device, question);
+            return self.with_files(summary);
         }
         let left = self.context.question_life.saturating_sub(approval.asked.elapsed()).as_secs();
         let (kind, scope, secret_looking) = match &approval.question {
@@ -298,10 +301,17 @@ impl Actor {
             turns,
             secret_looking,
             asks: None,
+            files: Vec::new(),
+            note: String::new(),
         }
     }
 
-    fn capability_summary(&self, id: ApprovalId, device: DeviceId, question: &authority::Question) -> ApprovalSummary {
+    pub(crate) fn capability_summary(
+        &self,
+        id: ApprovalId,
+        device: DeviceId,
+        question: &authority::Question,
+    ) -> ApprovalSummary {
         let (shown, now) = (&question.shown, self.context.clock.now());
         let lines = shown.subject.lines().iter().map(|(name, value)| (name.clone(), value.clone()));
         ApprovalSummary {
@@ -329,6 +339,8 @@ impl Actor {
                 held: question.held,
                 hash: question.hash,
             }),
+            files: Vec::new(),
+            note: String::new(),
         }
     }
 }
@@ -374,6 +386,7 @@ fn leave_out_lists(summary: &mut ApprovalSummary) {
     summary.dotfiles.clear();
     summary.configuration_as_code.clear();
     summary.secret_looking.clear();
+    summary.files.clear();
 }
 
 fn decided_by(verdict: Result<(), Refusal>) -> AuditBy {

@@ -88,7 +88,6 @@ impl Actor {
     /// `subject` is what the operator is shown, in the peer's words, whole; of `observe` and `drive` nothing of it is shown,
     /// since their yes is for the link. On a yes the closure gets a permit: before the effect it calls
     /// `permit.redeem(&subject_of_what_is_done)`, which fails where that is not what was shown.
-    #[expect(dead_code, reason = "no request that is asked about here is served yet")]
     pub(crate) fn ask_authority(
         &mut self,
         asker: Asker,
@@ -136,7 +135,6 @@ impl Actor {
     }
 
     /// The peer withdrew a request: its reply runs with a no, and a question that only it waited for goes.
-    #[expect(dead_code, reason = "no request that can be withdrawn is served yet")]
     pub(crate) fn withdraw_request(&mut self, asker: Asker, request: RequestId) {
         if let Some((at, memory)) = self.authorities.at(asker) {
             at.authority.withdraw(memory, request);

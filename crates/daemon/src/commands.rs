@@ -67,6 +67,9 @@ impl Actor {
             Command::Letter { id } => self.ask_letter(&id, replies),
             Command::MarkLetter { id, acted } => self.durably(replies, |actor| actor.mark_letter(&id, acted)),
             Command::ReleaseLetters { device } => self.durably(replies, |actor| actor.release_letters(&device)),
+            Command::Send(request) => self.send_files(request, replies),
+            Command::Transfers => replies.done(Answer::Transfers { transfers: self.transfer_summaries() }),
+            Command::StopTransfer { transfer } => replies.settle(self.stop_transfer(&transfer)),
         }
     }
 
@@ -536,6 +539,7 @@ fn changes(command: &Command) -> bool {
         | Command::Letter { .. }
         | Command::Policies { .. }
         | Command::Log { .. }
+        | Command::Transfers
         | Command::Stop => false,
         Command::Pair { .. }
         | Command::PairWith { .. }
@@ -556,7 +560,9 @@ fn changes(command: &Command) -> bool {
         | Command::Adopt { .. }
         | Command::Tell(_)
         | Command::MarkLetter { .. }
-        | Command::ReleaseLetters { .. } => true,
+        | Command::ReleaseLetters { .. }
+        | Command::Send(_)
+        | Command::StopTransfer { .. } => true,
     }
 }
 

@@ -28,11 +28,13 @@ pub(crate) fn compact(me: DeviceId, records: &[Record]) -> Vec<Record> {
             decided.insert(session, index);
         }
     }
+    let transfers = cede_core::transfers::compact(records);
     let mut seen = BTreeSet::new();
     let mut kept: Vec<Record> = Vec::new();
     for (index, record) in records.iter().enumerate().rev() {
         let keep = match (latest(record), attempt(record)) {
             _ if matches!(record, Record::Letter(_)) => false,
+            _ if matches!(record, Record::Transfer(_)) => transfers.contains(&index),
             (Some(latest), _) => seen.insert(latest),
             (None, Some(session)) => decided.get(&session).is_none_or(|decided| index > *decided),
             (None, None) => true,
@@ -75,7 +77,8 @@ fn latest(record: &Record) -> Option<Latest> {
         | Record::Confirmed { .. }
         | Record::Member(_)
         | Record::PeerDropped { .. }
-        | Record::Letter(_) => None,
+        | Record::Letter(_)
+        | Record::Transfer(_) => None,
     }
 }
 
@@ -102,7 +105,8 @@ fn attempt(record: &Record) -> Option<SessionId> {
         | Record::Confirmed { .. }
         | Record::SeizedSeen { .. }
         | Record::Marked { .. }
-        | Record::Letter(_) => None,
+        | Record::Letter(_)
+        | Record::Transfer(_) => None,
     }
 }
 

@@ -49,6 +49,10 @@ pub(crate) struct Shared {
     /// device that wrote it.
     pub(crate) places: DashMap<SessionId, PathBuf>,
     pub(crate) inputs: mpsc::Sender<Input>,
+    /// Where files lie that came, by device.
+    pub(crate) received: PathBuf,
+    /// Most bytes that are taken in one sending of files.
+    pub(crate) receive_limit: u64,
     /// How long a question waits for the operator here.
     pub(crate) question_life: core::time::Duration,
     /// Where devices look for each other.
@@ -185,7 +189,7 @@ pub(crate) fn found<T>(looked: std::io::Result<T>) -> std::io::Result<Option<T>>
 }
 
 /// A thread that was told to end may hold a stage for a moment.
-fn patiently<T>(attempt: impl Fn() -> Result<T, StageError>) -> Result<T, StageError> {
+pub(crate) fn patiently<T>(attempt: impl Fn() -> Result<T, StageError>) -> Result<T, StageError> {
     for _ in 0..limits::STAGE_ATTEMPTS {
         match attempt() {
             Err(StageError::AlreadyOpen) => std::thread::sleep(limits::STAGE_PAUSE),

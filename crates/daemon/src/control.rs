@@ -24,6 +24,11 @@ impl Replies {
         let _ = self.0.try_send(body);
     }
 
+    /// The same. False: nobody listens, or not fast enough.
+    pub(crate) fn tell(&self, body: ReplyBody) -> bool {
+        !matches!(self.0.try_send(body), Err(mpsc::error::TrySendError::Closed(_)))
+    }
+
     pub(crate) fn done(&self, answer: Answer) {
         self.say(ReplyBody::Done(answer));
     }
@@ -152,7 +157,12 @@ fn waits(command: &Command) -> bool {
     }
     matches!(
         command,
-        Command::To(_) | Command::Take { .. } | Command::Seize { .. } | Command::Pair { .. } | Command::PairWith { .. }
+        Command::To(_)
+            | Command::Take { .. }
+            | Command::Seize { .. }
+            | Command::Pair { .. }
+            | Command::PairWith { .. }
+            | Command::Send(_)
     )
 }
 

@@ -49,6 +49,7 @@ mod spoken;
 mod status;
 mod succession;
 mod take;
+mod transfers;
 mod witness;
 
 pub use actor::LoopError;
@@ -57,5 +58,6 @@ pub use cede_store::home::OpenError;
 pub use clock::NoRandomness;
 pub use control::SocketError;
 pub use limits::APPROVAL as LONGEST_QUESTION;
+pub use limits::RECEIVE_BYTES;
 pub use options::Options;
 pub use run::{RunError, Up, run};

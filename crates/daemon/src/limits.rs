@@ -151,3 +151,16 @@ pub(crate) const AUDIT_CHECKPOINT: Duration = Duration::from_secs(60);
 pub(crate) const AUDIT_COUNTED: usize = 1_024;
 /// Lines of the audit log in one answer, which is one line on the control socket.
 pub(crate) const LOG_LINES: usize = 5_000;
+/// Content of files that is sealed at once: what else is to travel on the link gets its turn after it, and a cut costs no
+/// more than is on its way.
+pub(crate) const TRANSFER_TURN_BYTES: u64 = 128 << 20;
+/// Most files of one sending that are taken: what a person can be shown by folders, and a directory can hold.
+pub(crate) const TRANSFER_FILES: u64 = 500_000;
+/// Most bytes of one sending that are taken where the configuration says nothing.
+pub const RECEIVE_BYTES: u64 = 64 << 30;
+/// Room that files leave free where they lie.
+pub(crate) const RECEIVED_FREE_BYTES: u64 = 512 << 20;
+/// Files that look like secrets which a refusal to send names.
+pub(crate) const SECRETS_SAID: usize = 5;
+/// Ended sendings of files that are listed.
+pub(crate) const ENDED_TRANSFERS_SHOWN: usize = 50;

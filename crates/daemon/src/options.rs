@@ -19,6 +19,10 @@ pub struct Options {
     pub name: Option<String>,
     /// Announce and look for devices on the local network.
     pub discovery: bool,
+    /// The directory in which files lie that came, by device; made with mode 0700.
+    pub received: PathBuf,
+    /// Most bytes that are taken in one sending of files.
+    pub receive_limit: u64,
     /// How long a question waits for this device's operator; [`LONGEST_QUESTION`](crate::LONGEST_QUESTION) at most.
     pub question_life: Duration,
     /// The directory outside of the state where it is noted how far the state has come.

@@ -20,6 +20,7 @@ use cede_wire::member::{Member, MemberEntry};
 use cede_wire::message::{Hello, PROTOCOL_MAX, PROTOCOL_MIN, PeerMessage};
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
+use cede_wire::transfer::TransferMessage;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc};
 
@@ -192,6 +193,11 @@ impl Peers {
         self.links.get(&device).and_then(|links| links.last()).map(|up| up.link.heard())
     }
 
+    /// The link that is used, as one that asks.
+    pub(crate) fn asker(&self, device: DeviceId) -> Option<Asker> {
+        self.newest(device).map(|standing| Asker { device, link: standing.number })
+    }
+
     pub(crate) fn is_connected(&self, device: DeviceId) -> bool {
         self.links.contains_key(&device)
     }
@@ -346,6 +352,7 @@ impl Actor {
         self.custodian.link_up(device, self.context.clock.now());
         self.ledger.link_up(device, self.context.clock.now());
         self.pass_letters_on();
+        self.transfers.link_up(device);
         self.send(device, PeerMessage::SessionsQuery);
         self.repeat_takes(device);
     }
@@ -360,6 +367,7 @@ impl Actor {
             self.peers.left.insert(device, crate::clock::unix_ms());
             self.custodian.link_down(device);
             self.ledger.link_down(device);
+            self.transfers.link_down(device);
             self.leaving_link_down(device);
             self.reach(device);
             tracing::info!(peer = %device.short(), "link down");
@@ -367,6 +375,7 @@ impl Actor {
             // What was said on the link that ended may be lost: it is said again on the other one.
             self.custodian.link_up(device, self.context.clock.now());
             self.ledger.link_up(device, self.context.clock.now());
+            self.transfers.link_up(device);
             self.repeat_takes(device);
         }
     }
@@ -433,6 +442,7 @@ impl Actor {
     fn end_with_strangers(&mut self) {
         const REMOVED: &str = "the other device was removed";
         self.forget_questions_of_strangers();
+        self.forget_transfers_of_strangers();
         let peers = &self.peers;
         self.takes.give_up(|device| peers.is_member(device));
         self.end_refused_takes();
@@ -473,6 +483,7 @@ impl Actor {
         unsent
             || self.letter_waits_for(device)
             || self.takes.waits_for(device)
+            || self.transfers.waits_for(device)
             || self.custodian.sessions().any(|(id, s)| waits(s) || arrives(id))
     }
 }
@@ -482,6 +493,7 @@ impl Actor {
 fn waits(message: &PeerMessage) -> bool {
     match message {
         PeerMessage::Refuse { .. } | PeerMessage::Abort { .. } | PeerMessage::TakeAnswer { .. } => true,
+        PeerMessage::Transfer(message) => matches!(**message, TransferMessage::End { .. }),
         PeerMessage::Hello(_)
         | PeerMessage::Members(_)
         | PeerMessage::Offer { .. }

@@ -153,8 +153,8 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     let mut chunks = Chunks { stage, older, files: Arc::new(files) };
     let (route, streams) = mpsc::channel(limits::ROUTED);
     context.routes.insert(handoff, (manifest.source, route));
-    let mut receiver =
-        Receiver { context: context.clone(), keys, streams, numbers: HashSet::new(), manifest: manifest.clone() };
+    let round_of = Round { context: context.clone(), manifest: manifest.clone() };
+    let mut receiver = Receiver::new(context.clone(), keys, streams, round_of);
     check_catalog(&manifest)?;
     receiver.receive(&chunks, &manifest.catalog, NeedOf::Catalog).await?;
     let catalog = read_catalog(&context, &chunks, &manifest).await?;
@@ -244,21 +244,36 @@ fn older(context: &Context, session: cede_wire::id::SessionId, handoff: cede_wir
     same.filter_map(|other| context.stage(other).ok()).collect()
 }
 
-struct Receiver {
+/// What is said to whoever sends the chunks, and to people, while they are received.
+pub(crate) trait Source: Send + Sync {
+    /// Asks for the chunks whose bit is set; so many bytes of the list are here.
+    fn ask(&self, of: NeedOf, bitmap: Vec<u8>, present: u64) -> impl Future<Output = ()> + Send;
+    /// Nothing comes though something is missing.
+    fn ask_afresh(&self) -> impl Future<Output = ()> + Send;
+    /// So much of what was asked for is here.
+    fn show(&self, of: NeedOf, bytes: u64, total: u64) -> impl Future<Output = ()> + Send;
+}
+
+/// Receives chunks under one set of keys.
+pub(crate) struct Receiver<S> {
     context: Context,
     keys: HandoffKeys,
     streams: mpsc::Receiver<Routed>,
     numbers: HashSet<u32>,
-    manifest: Verified<Manifest>,
+    source: S,
 }
 
-impl Receiver {
+impl<S: Source> Receiver<S> {
+    pub(crate) fn new(context: Context, keys: HandoffKeys, streams: mpsc::Receiver<Routed>, source: S) -> Self {
+        Self { context, keys, streams, numbers: HashSet::new(), source }
+    }
+
     /// Asks for the chunks that are not here and waits until they are here and durable.
-    async fn receive(&mut self, chunks: &Chunks, list: &[ChunkRef], of: NeedOf) -> Result<(), FetchError> {
+    pub(crate) async fn receive(&mut self, chunks: &Chunks, list: &[ChunkRef], of: NeedOf) -> Result<(), FetchError> {
         let (bitmap, missing) = needed(chunks, list);
         let total: u64 = missing.iter().map(|chunk| u64::from(chunk.length)).sum();
         let all: u64 = list.iter().map(|chunk| u64::from(chunk.length)).sum();
-        self.ask(of, bitmap, all - total).await;
+        self.source.ask(of, bitmap, all - total).await;
         let wanted = Arc::new(Wanted::new(missing));
         let stage = chunks.stage.clone();
         let mut streams = tokio::task::JoinSet::new();
@@ -272,7 +287,7 @@ impl Receiver {
             tokio::select! {
                 () = tokio::time::sleep_until(since + limits::STALL) => {
                     since = tokio::time::Instant::now();
-                    self.accept_again().await;
+                    self.source.ask_afresh().await;
                 }
                 routed = self.streams.recv(), if streams.len() < limits::ROUTED => {
                     let Some(routed) = routed else { return Err(FetchError::Stopping) };
@@ -286,15 +301,32 @@ impl Receiver {
                     ended.unwrap_or_else(|error| Err(error.into()))?;
                 }
                 () = wanted.done.notified() => {}
-                _ = show.tick() => self.show(of, wanted.bytes.load(Ordering::Relaxed), total).await,
+                _ = show.tick() => self.source.show(of, wanted.bytes.load(Ordering::Relaxed), total).await,
             }
         }
-        self.show(of, total, total).await;
+        self.source.show(of, total, total).await;
         // Streams that still run hold nothing that is wanted any more.
         streams.abort_all();
         Ok(self.context.block(move |_| stage.sync().map(drop)).await??)
     }
 
+    fn opener(&mut self, header: &[u8; HEADER_BYTES]) -> Result<Opener, FetchError> {
+        let opener = Opener::new(&self.keys, header).map_err(|error| FetchError::Integrity(error.to_string()))?;
+        if self.numbers.insert(opener.number()) {
+            Ok(opener)
+        } else {
+            Err(FetchError::Integrity("a stream number came twice".to_owned()))
+        }
+    }
+}
+
+/// One round of a handoff.
+struct Round {
+    context: Context,
+    manifest: Verified<Manifest>,
+}
+
+impl Source for Round {
     async fn ask(&self, of: NeedOf, bitmap: Vec<u8>, present: u64) {
         let (source, session) = (self.manifest.source, self.manifest.session);
         let need = PeerMessage::Need { handoff: self.manifest.handoff, round: self.manifest.round, of, bitmap };
@@ -310,7 +342,7 @@ impl Receiver {
 
     /// Nothing comes though something is missing: the yes is said again, with a fresh key. It ends this round. A source
     /// that is only slow announces the round again, and what is here is not sent twice.
-    async fn accept_again(&self) {
+    async fn ask_afresh(&self) {
         let (session, source) = (self.manifest.session, self.manifest.source);
         tracing::debug!(session = %session.short(), peer = %source.short(), "nothing comes; accepting again");
         let again = move |actor: &mut crate::actor::Actor| {
@@ -325,15 +357,6 @@ impl Receiver {
         if of == NeedOf::Payload {
             let (session, round) = (self.manifest.session, self.manifest.round);
             self.context.tell(move |actor| actor.report(session, Phase::Transferring, (bytes, total), round, "")).await;
-        }
-    }
-
-    fn opener(&mut self, header: &[u8; HEADER_BYTES]) -> Result<Opener, FetchError> {
-        let opener = Opener::new(&self.keys, header).map_err(|error| FetchError::Integrity(error.to_string()))?;
-        if self.numbers.insert(opener.number()) {
-            Ok(opener)
-        } else {
-            Err(FetchError::Integrity("a stream number came twice".to_owned()))
         }
     }
 }

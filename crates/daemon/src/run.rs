@@ -9,6 +9,7 @@ use cede_carrier::endpoint::{BindError, Endpoint, Incoming};
 use cede_core::chain::ChainError;
 use cede_core::custodian::{Custodian, RestoreError, Trust};
 use cede_core::ledger::Ledger;
+use cede_core::transfers::Transfers;
 use cede_mesh::membership::{LogError, MembershipLog};
 use cede_seal::device::LocalDevice;
 use cede_store::audit::AuditError;
@@ -31,6 +32,7 @@ use crate::options::Options;
 use crate::peers::{Door, Peers};
 use crate::seizing::Seizes;
 use crate::succession;
+use crate::transfers::TransferPlan;
 use crate::witness::{Found, Mark, Members, Witness};
 
 /// Why a daemon did not start, or ended by itself.
@@ -166,6 +168,8 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let (mesh, records) = (log.as_ref().map(MembershipLog::mesh), replay.records.iter());
     let mut custodian = Custodian::restore(local.clone(), incarnation, mesh, records, trust, clock.now())?;
     let ledger = Ledger::restore(local.device(), replay.records.iter(), clock.now());
+    let offer_of = |transfer| TransferPlan::load_offer(&options.state, transfer);
+    let transfers = Transfers::restore(local.clone(), replay.records.iter(), &offer_of, clock.now());
     drop(replay);
     let name = name_of(options, log.as_ref(), &local);
     let peers = known_peers(local.device(), log, facts.dropped, facts.addresses)?;
@@ -179,6 +183,8 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         custodian,
         ledger,
         watches: crate::letters::Watches::default(),
+        transfers,
+        files: crate::transfers::Files::default(),
         journal,
         read_only: damaged,
         name,
@@ -218,6 +224,8 @@ fn share(
         objects: Objects::open(&home)?,
         letters: open_letters(&home, ledger)?,
         scope: scope(options.discovery, &endpoint),
+        received: options.received.clone(),
+        receive_limit: options.receive_limit,
         question_life: options.question_life.min(limits::APPROVAL),
         listings: crate::listings::Listings::open(&home),
         adapters: adapters(&options.surroundings),
@@ -443,7 +451,8 @@ impl Facts {
             | Record::Confirmed { .. }
             | Record::SeizedSeen { .. }
             | Record::Marked { .. }
-            | Record::Letter(_) => {}
+            | Record::Letter(_)
+            | Record::Transfer(_) => {}
         }
     }
 }

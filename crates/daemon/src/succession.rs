@@ -132,6 +132,7 @@ fn of_the_mesh(record: &Record) -> bool {
             | Record::RuleSet { .. }
             | Record::AddressSeen { .. }
             | Record::Letter(_)
+            | Record::Transfer(_)
     )
 }
 

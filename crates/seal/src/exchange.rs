@@ -4,7 +4,7 @@
 use core::fmt;
 
 use cede_wire::custody::FencingToken;
-use cede_wire::id::{DeviceId, HandoffId, MeshId, SessionId};
+use cede_wire::id::{DeviceId, HandoffId, Hash, MeshId, SessionId, TransferId};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use x25519_dalek::{PublicKey, SharedSecret, StaticSecret};
@@ -93,6 +93,52 @@ impl HandoffContext {
     }
 }
 
+/// What both sides of a sending of files must agree on to reach the same keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransferContext {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Hash of the signed offer.
+    pub offer: Hash,
+    /// Who seals.
+    pub source: DeviceId,
+    /// Who opens.
+    pub destination: DeviceId,
+    /// The source's X25519 public key.
+    pub source_exchange_key: [u8; 32],
+    /// The destination's X25519 public key.
+    pub destination_exchange_key: [u8; 32],
+}
+
+impl TransferContext {
+    fn info(&self) -> Vec<u8> {
+        let fields: [&[u8]; 8] = [
+            self.mesh.as_bytes(),
+            self.transfer.as_bytes(),
+            self.offer.as_bytes(),
+            self.source.as_bytes(),
+            self.destination.as_bytes(),
+            &self.source_exchange_key,
+            &self.destination_exchange_key,
+            SUITE,
+        ];
+        // Every field but the last has one length, so the concatenation reads in one way only.
+        [TRANSFER_DOMAIN, &fields.concat()].concat()
+    }
+
+    fn names(&self, ours: &[u8; 32], theirs: &[u8; 32]) -> bool {
+        let pair = (&self.source_exchange_key, &self.destination_exchange_key);
+        pair == (ours, theirs) || pair == (theirs, ours)
+    }
+
+    /// The name that the streams of this transfer carry.
+    pub fn stream_name(transfer: TransferId) -> HandoffId {
+        HandoffId::new(*transfer.as_bytes())
+    }
+}
+
 /// The secret of one handoff, from which every stream gets keys of its own. Erased from memory when dropped.
 #[derive(Clone)]
 pub struct HandoffKeys {
@@ -116,6 +162,23 @@ impl HandoffKeys {
         let shared = secret.agree(peer_public)?;
         let secret = expand(DOMAIN, shared.as_bytes(), &context.info());
         Ok(Self { handoff: context.handoff, secret })
+    }
+
+    /// Agrees on the secret of a sending of files. Its streams are sealed as those of a handoff are. Source: SPEC F-6.
+    ///
+    /// # Errors
+    /// [`ExchangeError`]; nothing is kept.
+    pub fn derive_for_files(
+        secret: &ExchangeSecret,
+        peer_public: &[u8; 32],
+        context: &TransferContext,
+    ) -> Result<Self, ExchangeError> {
+        if !context.names(&secret.public(), peer_public) {
+            return Err(ExchangeError::ForeignKeys);
+        }
+        let shared = secret.agree(peer_public)?;
+        let secret = expand(TRANSFER_DOMAIN, shared.as_bytes(), &context.info());
+        Ok(Self { handoff: TransferContext::stream_name(context.transfer), secret })
     }
 
     /// The attempt that these keys are for.
@@ -186,6 +249,7 @@ pub(crate) fn expand_into(salt: &[u8], secret: &[u8], info: &[u8], output: &mut 
 }
 
 const DOMAIN: &[u8] = b"cede/1 handoff";
+const TRANSFER_DOMAIN: &[u8] = b"cede/1 transfer";
 const STREAM_DOMAIN: &[u8] = b"cede/1 stream";
 pub(crate) const SUITE: &[u8] = b"X25519 HKDF-SHA256 ChaCha20-Poly1305 STREAM-BE32";
 
@@ -231,6 +295,50 @@ mod tests {
             assert!(!secrets.contains(&secret), "{other:?}");
             secrets.push(secret);
         }
+    }
+
+    /// Shows: F-6
+    #[test]
+    fn every_field_of_a_transfer_changes_its_keys_and_no_handoff_has_them() {
+        let (source, destination) = secrets();
+        let base = TransferContext {
+            mesh: MeshId::new([1; 32]),
+            transfer: TransferId::new([3; 16]),
+            offer: Hash::of(b"offer"),
+            source: DeviceId::new([4; 32]),
+            destination: DeviceId::new([5; 32]),
+            source_exchange_key: source.public(),
+            destination_exchange_key: destination.public(),
+        };
+        let derive = |context: &TransferContext| {
+            let ours = HandoffKeys::derive_for_files(&source, &destination.public(), context).unwrap();
+            let theirs = HandoffKeys::derive_for_files(&destination, &source.public(), context).unwrap();
+            assert_eq!(ours.secret, theirs.secret);
+            ours.secret
+        };
+        let others = [
+            TransferContext { mesh: MeshId::new([9; 32]), ..base.clone() },
+            TransferContext { transfer: TransferId::new([9; 16]), ..base.clone() },
+            TransferContext { offer: Hash::of(b"another"), ..base.clone() },
+            TransferContext { source: DeviceId::new([9; 32]), ..base.clone() },
+            TransferContext { destination: DeviceId::new([9; 32]), ..base.clone() },
+            TransferContext { source: base.destination, destination: base.source, ..base.clone() },
+            TransferContext {
+                source_exchange_key: base.destination_exchange_key,
+                destination_exchange_key: base.source_exchange_key,
+                ..base.clone()
+            },
+        ];
+        let of_handoff = HandoffKeys::derive(&source, &destination.public(), &context()).unwrap().secret;
+        let mut secrets = vec![derive(&base), of_handoff];
+        for other in others {
+            let secret = derive(&other);
+            assert!(!secrets.contains(&secret), "{other:?}");
+            secrets.push(secret);
+        }
+        let stranger = ExchangeSecret::from_random([3; 32]);
+        let foreign = HandoffKeys::derive_for_files(&source, &stranger.public(), &base).map(|_| ());
+        assert_eq!(foreign, Err(ExchangeError::ForeignKeys));
     }
 
     /// Shows: S-3

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cede_wire::id::{ChunkId, HandoffId};
+use cede_wire::id::{ChunkId, HandoffId, TransferId};
 
 use crate::disk::{self, DiskFault};
 use crate::home::{Claim, Home, STAGES};
@@ -116,8 +116,20 @@ impl Home {
     /// # Errors
     /// [`StageError`]; nothing was changed but for a torn end that was cut off.
     pub fn stage(&self, handoff: HandoffId) -> Result<Stage, StageError> {
-        let claim = self.claim(format!("stage {handoff}")).ok_or(StageError::AlreadyOpen)?;
-        let dir = self.path(STAGES).join(handoff.to_string());
+        self.open_stage(&handoff.to_string())
+    }
+
+    /// The same for files that are sent. Such a stage is not among [`Home::staged`].
+    ///
+    /// # Errors
+    /// [`StageError`]; nothing was changed but for a torn end that was cut off.
+    pub fn transfer_stage(&self, transfer: TransferId) -> Result<Stage, StageError> {
+        self.open_stage(&transfer_name(transfer))
+    }
+
+    fn open_stage(&self, name: &str) -> Result<Stage, StageError> {
+        let claim = self.claim(format!("stage {name}")).ok_or(StageError::AlreadyOpen)?;
+        let dir = self.path(STAGES).join(name);
         if !dir.exists() && disk::list(&self.path(STAGES), limits::STAGES)?.len() >= limits::STAGES {
             return Err(StageError::TooManyStages);
         }
@@ -131,8 +143,30 @@ impl Home {
     /// # Errors
     /// [`StageError`]; what is left is removed by the next attempt.
     pub fn discard_stage(&self, handoff: HandoffId) -> Result<(), StageError> {
-        let _claim = self.claim(format!("stage {handoff}")).ok_or(StageError::AlreadyOpen)?;
-        remove(self, &self.path(STAGES).join(handoff.to_string()))
+        self.discard_named(&handoff.to_string())
+    }
+
+    /// The same for files that are sent.
+    ///
+    /// # Errors
+    /// [`StageError`]; what is left is removed by the next attempt.
+    pub fn discard_transfer_stage(&self, transfer: TransferId) -> Result<(), StageError> {
+        self.discard_named(&transfer_name(transfer))
+    }
+
+    fn discard_named(&self, name: &str) -> Result<(), StageError> {
+        let _claim = self.claim(format!("stage {name}")).ok_or(StageError::AlreadyOpen)?;
+        remove(self, &self.path(STAGES).join(name))
+    }
+
+    /// The transfers that have a stage, in order.
+    ///
+    /// # Errors
+    /// [`StageError`]; nothing was changed.
+    pub fn staged_transfers(&self) -> Result<Vec<TransferId>, StageError> {
+        let paths = disk::list(&self.path(STAGES), limits::STAGES)?;
+        let id = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix(TRANSFER)?.parse().ok();
+        Ok(paths.iter().filter_map(id).collect())
     }
 
     /// The handoffs that have a stage, in order.
@@ -238,6 +272,10 @@ impl Stage {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn transfer_name(transfer: TransferId) -> String {
+    format!("{TRANSFER}{transfer}")
 }
 
 fn remove(home: &Home, dir: &Path) -> Result<(), StageError> {
@@ -357,6 +395,9 @@ impl Inner {
         if self.stopped { Err(StageError::Stopped) } else { Ok(()) }
     }
 }
+
+/// How the directory of a transfer's stage begins.
+const TRANSFER: &str = "transfer-";
 
 #[cfg(test)]
 mod tests;

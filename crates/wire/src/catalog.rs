@@ -176,12 +176,7 @@ impl Catalog {
         if catalog.entries.len() > CATALOG_ENTRIES {
             return Err(DecodeError::TooLong("Catalog"));
         }
-        let ordered = catalog.entries.windows(2).all(|pair| match pair {
-            [a, b] => (a.place, &a.path) < (b.place, &b.path),
-            _ => true,
-        });
-        let sound = catalog.entries.iter().all(|entry| sound(&entry.body));
-        if ordered && sound { Ok(catalog) } else { Err(DecodeError::Malformed("Catalog")) }
+        if well_formed(&catalog.entries) { Ok(catalog) } else { Err(DecodeError::Malformed("Catalog")) }
     }
 
     /// BLAKE3 over the canonical bytes.
@@ -191,10 +186,23 @@ impl Catalog {
 
     /// Every distinct content chunk, in the order of its first use: the order of need bitmaps.
     pub fn distinct_chunks(&self) -> Vec<ChunkRef> {
-        let mut seen = std::collections::BTreeSet::new();
-        let all = self.entries.iter().flat_map(Entry::chunks);
-        all.filter(|chunk| seen.insert(chunk.id)).copied().collect()
+        distinct_chunks(&self.entries)
     }
+}
+
+pub(crate) fn distinct_chunks(entries: &[Entry]) -> Vec<ChunkRef> {
+    let mut seen = std::collections::BTreeSet::new();
+    let all = entries.iter().flat_map(Entry::chunks);
+    all.filter(|chunk| seen.insert(chunk.id)).copied().collect()
+}
+
+/// Entries in order, none twice, each sound in itself.
+pub(crate) fn well_formed(entries: &[Entry]) -> bool {
+    let ordered = entries.windows(2).all(|pair| match pair {
+        [a, b] => (a.place, &a.path) < (b.place, &b.path),
+        _ => true,
+    });
+    ordered && entries.iter().all(|entry| sound(&entry.body))
 }
 
 fn sound(body: &Body) -> bool {

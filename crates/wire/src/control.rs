@@ -4,6 +4,9 @@
 //! `--json` prints, so a field is added, never renamed.
 
 pub mod decisions;
+mod transfers;
+
+pub use transfers::{SendRequest, TransferState, TransferSummary};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +19,7 @@ use crate::member::Capability;
 use crate::record::PeerPolicy;
 use crate::refusal::Refusal;
 use crate::session::{Activity, AgentKind};
+use crate::transfer::ShownPath;
 
 /// Name and version of this protocol; the first field of every line.
 pub const SCHEMA: &str = "cede.control/1";
@@ -199,6 +203,15 @@ pub enum Command {
         /// The device.
         device: String,
     },
+    /// Sends files and folders to a device. Answered once they are queued, or with `wait` once they ended.
+    Send(SendRequest),
+    /// The sendings of files, in both directions.
+    Transfers,
+    /// Ends a sending of files that did not end yet, from either side.
+    StopTransfer {
+        /// The transfer, as a prefix of its id.
+        transfer: String,
+    },
 }
 
 /// What a person or an agent tells a peer.
@@ -295,6 +308,8 @@ pub enum ReplyBody {
     Planned(Box<Plan>),
     /// A pairing goes on.
     Pairing(PairingEvent),
+    /// A sending of files goes on.
+    Sending(Box<TransferSummary>),
     /// The last line: it worked.
     Done(Answer),
     /// The last line: it did not.
@@ -481,6 +496,12 @@ pub struct ApprovalSummary {
     /// What is asked for, where it is not a move.
     #[serde(default)]
     pub asks: Option<AskedFor>,
+    /// The files, where files would come: each of them, or whole folders where they are many.
+    #[serde(default)]
+    pub files: Vec<ShownPath>,
+    /// The sender's words, where files would come.
+    #[serde(default)]
+    pub note: String,
 }
 
 /// One screen.
@@ -712,6 +733,13 @@ pub enum Answer {
         letter: Box<LetterSummary>,
         /// Its words; from a peer, data and no instruction.
         text: String,
+    },
+    /// Files are queued, or with `wait` received.
+    Sent(Box<TransferSummary>),
+    /// Sendings of files.
+    Transfers {
+        /// Those under way first, then those that ended, newest first.
+        transfers: Vec<TransferSummary>,
     },
     /// Done, in one sentence.
     Said {

@@ -118,6 +118,10 @@ identity!(
     ConnectionId, 16, "connection id"
 );
 identity!(
+    /// One sending of files to one device. Random, never reused.
+    TransferId, 16, "transfer id"
+);
+identity!(
     /// A question that waits for the operator.
     ApprovalId, 8, "approval id"
 );

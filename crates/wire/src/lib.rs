@@ -29,3 +29,4 @@ pub mod record;
 pub mod refusal;
 pub mod session;
 pub mod shown;
+pub mod transfer;

@@ -60,6 +60,15 @@ pub const RECEIPTS_PER_FRAME: usize = 4_096;
 /// Most places beyond the first gap of a stream that a receiver remembers.
 pub const LETTERS_AHEAD: u64 = 1_024;
 
+/// Most files and folders that one command sends.
+pub const TRANSFER_ROOTS: usize = 1_024;
+/// Most lines of what an offer of files shows: what a person can look through. More files than that are shown by folder.
+pub const TRANSFER_LINES: usize = 1_024;
+/// Longest lists of an offer of files: with the chunks of its catalog they fit a frame.
+pub const TRANSFER_SHOWN_BYTES: usize = 384 << 10;
+/// Most chunks of the catalog of an offer of files, for the same reason: a gibibyte of catalog is far beyond its own limit.
+pub const TRANSFER_CATALOG_CHUNKS: usize = 8_192;
+
 /// Longest line on the local control socket.
 pub const CONTROL_LINE_BYTES: usize = 4 << 20;
 

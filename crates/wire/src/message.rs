@@ -12,6 +12,7 @@ use crate::limits;
 use crate::member::MemberEntry;
 use crate::refusal::Refusal;
 use crate::session::SessionInfo;
+use crate::transfer::TransferMessage;
 
 /// Lowest protocol version this build speaks.
 pub const PROTOCOL_MIN: u16 = 1;
@@ -234,6 +235,8 @@ pub enum PeerMessage {
     LetterReceipts(LetterReceipts),
     /// 27: final receipts that are durable here.
     ReceiptsHeld(ReceiptsHeld),
+    /// 28: something of files that are sent.
+    Transfer(Box<TransferMessage>),
 }
 
 impl PeerMessage {
@@ -268,6 +271,7 @@ impl PeerMessage {
             Self::Letters(_) => 25,
             Self::LetterReceipts(_) => 26,
             Self::ReceiptsHeld(_) => 27,
+            Self::Transfer(_) => 28,
         }
     }
 
@@ -291,7 +295,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 27 {
+        if header.kind > 28 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

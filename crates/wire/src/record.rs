@@ -9,6 +9,7 @@ use crate::id::{DeviceId, HandoffId, Hash, SessionId};
 use crate::letter::LetterRecord;
 use crate::member::{Capability, MemberEntry};
 use crate::session::SessionKey;
+use crate::transfer::TransferRecord;
 
 /// What this device does when a peer asks for a capability that needs a yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,6 +198,8 @@ pub enum Record {
         /// When it ends, milliseconds since 1970; none means never.
         until_unix_ms: Option<u64>,
     },
+    /// 22: something of files that are sent.
+    Transfer(Box<TransferRecord>),
 }
 
 impl Record {
@@ -225,6 +228,7 @@ impl Record {
             Self::Marked { .. } => 19,
             Self::Letter(_) => 20,
             Self::RuleSet { .. } => 21,
+            Self::Transfer(_) => 22,
         }
     }
 

@@ -10,7 +10,7 @@ fn told_until(devices: &mut Devices, id: SessionId, phase: Option<Phase>) -> Rep
         match &body {
             ReplyBody::Progress(step) if Some(step.phase) == phase => break body,
             ReplyBody::Done(_) | ReplyBody::Failed(_) => break body,
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
         }
     };
     devices.a.kill();

@@ -19,8 +19,12 @@ use cede_wire::path::RelPath;
 use cede_wire::record::{Doubt, PeerPolicy, PlacedSession, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
+use cede_wire::transfer::{TransferAccept, TransferKey, TransferOffer, TransferReceipt};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+#[path = "transfers.rs"]
+mod transfers;
 
 use super::{DerivedDeviceId, DerivedSessionId, Vector, hex};
 
@@ -38,6 +42,7 @@ pub(super) fn all() -> Vec<Vector> {
             .map(|(n, record)| named(&format!("record of letters {n}"), "M-3", "LetterRecord", record)),
     );
     all.push(named("letter", "M-2", "Letter", &letter()));
+    all.extend(transfers::all());
     all.extend(refused_numbers());
     all.extend(refused_encodings());
     all.extend(refused_paths());
@@ -47,7 +52,7 @@ pub(super) fn all() -> Vec<Vector> {
 }
 
 /// Every domain that a signature names.
-pub(super) fn domains() -> [&'static str; 8] {
+pub(super) fn domains() -> [&'static str; 12] {
     [
         Custody::DOMAIN,
         SeizeVote::DOMAIN,
@@ -57,6 +62,10 @@ pub(super) fn domains() -> [&'static str; 8] {
         CommitAck::DOMAIN,
         Activated::DOMAIN,
         MemberEntry::DOMAIN,
+        TransferOffer::DOMAIN,
+        TransferAccept::DOMAIN,
+        TransferKey::DOMAIN,
+        TransferReceipt::DOMAIN,
     ]
 }
 
@@ -387,6 +396,7 @@ pub(super) fn records() -> Vec<Record> {
             from_unix_ms: 1_790_000_000_000,
             until_unix_ms: Some(1_790_000_060_000),
         },
+        transfers::records().remove(0),
     ]
 }
 
@@ -441,6 +451,7 @@ pub(super) fn messages() -> Vec<PeerMessage> {
             ],
         }),
         PeerMessage::ReceiptsHeld(ReceiptsHeld { incarnation: life(), seqs: vec![5] }),
+        transfers::messages().remove(0),
     ]
 }
 
@@ -520,7 +531,7 @@ fn refused_numbers() -> Vec<Vector> {
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
         refused("agent of a later version", "A-1", "AgentKind", &[4], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
-        refused("record of a later version", "J-6", "Record", &[22], "the bytes are not a Record"),
+        refused("record of a later version", "J-6", "Record", &[23], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),
     ]
 }
@@ -602,7 +613,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[28, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[29, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -168,7 +168,7 @@ pub fn free_target(preferred: &Path) -> PathBuf {
 }
 
 /// The rules of a catalog again: a stage does not depend on who decoded it.
-fn check(entries: &[Entry]) -> Result<(), StageError> {
+pub(crate) fn check(entries: &[Entry]) -> Result<(), StageError> {
     let ordered = entries.windows(2).all(|pair| match pair {
         [a, b] => (a.place, &a.path) < (b.place, &b.path),
         _ => true,

@@ -6,6 +6,7 @@ use cede_wire::control::decisions::AskedFor;
 use cede_wire::member::Capability;
 use cede_wire::session::AgentKind;
 use cede_wire::shown::mixes_scripts;
+use cede_wire::transfer::ShownPath;
 
 use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::show::inventory::{self, Paths};
@@ -34,6 +35,9 @@ pub(crate) fn line(approval: &ApprovalSummary) -> Vec<Span> {
 }
 
 fn one(approval: &ApprovalSummary, paths: Paths) -> Page {
+    if approval.kind == FILE {
+        return files(approval, paths);
+    }
     let id = approval.id.short();
     let mut page = Page::default();
     page.line([
@@ -56,6 +60,38 @@ fn one(approval: &ApprovalSummary, paths: Paths) -> Page {
     page.append(inventory::class("looks like a secret", &approval.secret_looking, Ink::Warn, paths));
     page.line([plain(format!("  answer: cede allow {id}, or cede deny {id}"))]);
     page
+}
+
+/// Files that would come: each path, or whole folders where they are many.
+fn files(approval: &ApprovalSummary, paths: Paths) -> Page {
+    let id = approval.id.short();
+    let (files, bytes) = approval.inventory.first().map_or((0, 0), |item| (item.count, item.bytes));
+    let mut page = Page::default();
+    page.line([
+        strong(&id),
+        plain(format!("  {}; no answer in {} s counts as a no", question(approval), approval.expires_in_s)),
+    ]);
+    let amount = format!("{}, {}", units::count(files, "file", "files"), units::bytes(bytes));
+    page.line([plain(format!("  {amount}; would lie in {}", approval.directory))]);
+    if !approval.note.is_empty() {
+        page.line([plain("  they say: "), plain(&approval.note)]);
+    }
+    let lines: Vec<String> = approval.files.iter().map(line_of).collect();
+    page.append(inventory::class("what comes", &lines, Ink::Plain, paths));
+    page.append(inventory::class("executable", &approval.executables, Ink::Warn, paths));
+    page.append(inventory::class("name begins with a dot", &approval.dotfiles, Ink::Plain, paths));
+    page.append(inventory::class("run by tools unasked", &approval.configuration_as_code, Ink::Warn, paths));
+    page.line([plain(format!("  answer: cede allow {id}, or cede deny {id}"))]);
+    page
+}
+
+fn line_of(line: &ShownPath) -> String {
+    let bytes = units::bytes(line.bytes);
+    if line.path.ends_with('/') {
+        format!("{} ({}, {bytes})", line.path, units::count(line.files, "file", "files"))
+    } else {
+        format!("{} ({bytes})", line.path)
+    }
 }
 
 /// How long the conversation is, where it lies, and what bounds it.
@@ -94,10 +130,14 @@ fn wanted(approval: &ApprovalSummary, asks: &AskedFor) -> Page {
 }
 
 fn question(approval: &ApprovalSummary) -> String {
-    if let Some(asks) = &approval.asks {
+    if let Some(asks) = approval.asks.as_ref().filter(|_| approval.kind != FILE) {
         return format!("{} {}", approval.device, wish(asks.capability));
     }
-    let verb = if approval.kind == GIVE { "wants to take" } else { "wants to hand over" };
+    let verb = match approval.kind.as_str() {
+        GIVE => "wants to take",
+        FILE => "wants to send",
+        _ => "wants to hand over",
+    };
     format!("{} {verb} \"{}\"", approval.device, approval.title)
 }
 
@@ -115,6 +155,8 @@ const fn wish(capability: Capability) -> &'static str {
 
 /// The kind of a question about a session that would leave.
 const GIVE: &str = "give";
+/// The kind of a question about files that would come.
+const FILE: &str = "file";
 
 #[cfg(test)]
 mod tests {
@@ -147,6 +189,12 @@ mod tests {
         let text = page(&[approval], Paths::Few { command: "cede approvals --all" }).render(false);
         assert!(text.contains("\n  claude-code, 12 turns, lies in /home/ada/project\n"), "{text}");
         assert!(text.contains("  looks like a secret: 1\n    .env\n") && text.contains("  travels "), "{text}");
+    }
+
+    /// Shows: F-2
+    #[test]
+    fn question_about_files_shows_every_path() {
+        insta::assert_snapshot!(page(&[samples::files_question()], Paths::All).render(false));
     }
 
     fn asked(capability: Capability, reach: Reach, title: &str) -> ApprovalSummary {

@@ -2,13 +2,15 @@
 
 use cede_wire::control::{
     ApprovalSummary, DeviceSummary, MoveReport, MoveSummary, Phase, Plan, Progress, SessionSummary, StatusReport,
+    TransferState, TransferSummary,
 };
 use cede_wire::custody::FencingToken;
 use cede_wire::handoff::{Disposition, InventoryItem};
-use cede_wire::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId};
+use cede_wire::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId, TransferId};
 use cede_wire::member::Capability;
 use cede_wire::record::PeerPolicy;
 use cede_wire::session::{Activity, AgentKind};
+use cede_wire::transfer::ShownPath;
 
 /// The moment at which the samples are looked at.
 pub(crate) const NOW: u64 = 1_800_000_000_000;
@@ -93,6 +95,53 @@ pub(crate) fn approval() -> ApprovalSummary {
         turns: 12,
         secret_looking: Vec::new(),
         asks: None,
+        files: Vec::new(),
+        note: String::new(),
+    }
+}
+
+pub(crate) fn files_question() -> ApprovalSummary {
+    let line = |path: &str, files, bytes| ShownPath { path: path.into(), files, bytes };
+    ApprovalSummary {
+        kind: "file".into(),
+        title: "site and 1 more".into(),
+        agent: None,
+        directory: "/home/ada/Downloads/cede/laptop".into(),
+        inventory: vec![InventoryItem {
+            what: "files".into(),
+            disposition: Disposition::Transferred,
+            count: 3,
+            bytes: 1_204_000,
+            note: String::new(),
+        }],
+        executables: vec!["site/run.sh".into()],
+        dotfiles: Vec::new(),
+        configuration_as_code: Vec::new(),
+        limit_bytes: 1_204_000,
+        turns: 0,
+        files: vec![line("notes.txt", 1, 4_000), line("site/", 2, 1_200_000)],
+        note: "as you asked".into(),
+        ..approval()
+    }
+}
+
+pub(crate) fn transfer(state: TransferState) -> TransferSummary {
+    TransferSummary {
+        id: TransferId::new([0x5e; 16]),
+        title: "report.pdf".into(),
+        device: "server".into(),
+        going: true,
+        state,
+        files: 1,
+        bytes: 3_400_000,
+        moved: 1_200_000,
+        to_move: 3_400_000,
+        carried: 1_200_000,
+        place: String::new(),
+        note: String::new(),
+        at_unix_ms: NOW - 300_000,
+        refusal: None,
+        detail: String::new(),
     }
 }
 

@@ -61,7 +61,8 @@ impl Custodian {
             | PeerMessage::Sessions(_)
             | PeerMessage::Letters(_)
             | PeerMessage::LetterReceipts(_)
-            | PeerMessage::ReceiptsHeld(_) => {}
+            | PeerMessage::ReceiptsHeld(_)
+            | PeerMessage::Transfer(_) => {}
         }
     }
 

@@ -147,6 +147,7 @@ impl Custodian {
             Record::Confirmed { session } => self.replay_confirmed(*session),
             Record::SeizedSeen { session, kept, .. } => facts.entry(*session).or_default().fenced = Some(*kept),
             Record::Marked { .. }
+            | Record::Transfer(_)
             | Record::Placed(_)
             | Record::Member(_)
             | Record::PeerDropped { .. }

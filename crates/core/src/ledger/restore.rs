@@ -61,7 +61,8 @@ impl Ledger {
                 | Record::Contested(_)
                 | Record::Confirmed { .. }
                 | Record::SeizedSeen { .. }
-                | Record::Marked { .. } => {}
+                | Record::Marked { .. }
+                | Record::Transfer(_) => {}
             }
         }
         ledger.drop_old();

@@ -111,7 +111,7 @@ fn interrupted(program: &Path, end: End) -> (Option<Duration>, u64) {
             }
             ReplyBody::Done(_) => return (resumed, carried() - before),
             ReplyBody::Failed(failure) => panic!("{failure:?}"),
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
         }
     }
 }

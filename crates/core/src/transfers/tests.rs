@@ -1,0 +1,372 @@
+use std::sync::Arc;
+
+use cede_seal::device::LocalDevice;
+use cede_seal::verify::verify;
+use cede_wire::canonical::Signed;
+use cede_wire::id::{Hash, MeshId, TransferId};
+use cede_wire::transfer::{Shown, TransferReceipt};
+
+use super::*;
+
+const MESH: MeshId = MeshId::new([9; 32]);
+const ID: TransferId = TransferId::new([7; 16]);
+const KEY: [u8; 32] = [3; 32];
+
+fn device(seed: u8) -> Arc<LocalDevice> {
+    Arc::new(LocalDevice::from_secret(&[seed; 32]))
+}
+
+fn at(seconds: u64) -> Now {
+    Now { monotonic: Duration::from_secs(seconds), unix_ms: 1_000_000 + seconds * 1_000 }
+}
+
+fn fresh(local: &Arc<LocalDevice>) -> Transfers {
+    Transfers::restore(local.clone(), [].iter(), &|_| None, at(0))
+}
+
+fn offer(to: &LocalDevice, id: TransferId) -> TransferOffer {
+    TransferOffer {
+        mesh: MESH,
+        transfer: id,
+        source: device(1).device(),
+        destination: to.device(),
+        note: String::new(),
+        root: Hash::of(b"catalog"),
+        catalog: Vec::new(),
+        shown: Shown {
+            files: 1,
+            bytes: 1,
+            paths: Vec::new(),
+            executables: Vec::new(),
+            dotfiles: Vec::new(),
+            configuration_as_code: Vec::new(),
+        },
+        offered_at_unix_ms: 0,
+    }
+}
+
+fn signed(offer: &TransferOffer) -> Verified<TransferOffer> {
+    verify(&device(1).sign(offer).unwrap()).unwrap()
+}
+
+/// Two machines, what they made durable, and what they told.
+struct Pair {
+    sender: Transfers,
+    receiver: Transfers,
+    sent: Vec<Record>,
+    came: Vec<Record>,
+    told: Vec<TransferEvent>,
+}
+
+impl Pair {
+    fn linked() -> Self {
+        let (sender, receiver) = (fresh(&device(1)), fresh(&device(2)));
+        let mut pair = Self { sender, receiver, sent: Vec::new(), came: Vec::new(), told: Vec::new() };
+        pair.link();
+        pair
+    }
+
+    fn link(&mut self) {
+        self.sender.link_up(device(2).device());
+        self.receiver.link_up(device(1).device());
+    }
+
+    /// Carries everything to its end.
+    fn settle(&mut self, now: Now) {
+        loop {
+            let output = if let Some(output) = self.sender.poll() {
+                (true, output)
+            } else if let Some(output) = self.receiver.poll() {
+                (false, output)
+            } else {
+                return;
+            };
+            match output {
+                (true, TransferOutput::Persist(batch)) => self.sent.extend(batch),
+                (false, TransferOutput::Persist(batch)) => self.came.extend(batch),
+                (true, TransferOutput::Send(_, message)) => {
+                    self.receiver.handle_message(device(1).device(), &inner(&message), MESH, now);
+                }
+                (false, TransferOutput::Send(_, message)) => {
+                    self.sender.handle_message(device(2).device(), &inner(&message), MESH, now);
+                }
+                (_, TransferOutput::Tell(event)) => self.told.push(event),
+            }
+        }
+    }
+
+    fn told(&mut self, wanted: impl Fn(&TransferEvent) -> bool) -> usize {
+        std::mem::take(&mut self.told).iter().filter(|event| wanted(event)).count()
+    }
+
+    fn ended(transfers: &Transfers) -> TransferEnd {
+        transfers.ended().next().unwrap().1.end.clone()
+    }
+}
+
+fn inner(message: &PeerMessage) -> TransferMessage {
+    let PeerMessage::Transfer(message) = message else { panic!("another message: {message:?}") };
+    (**message).clone()
+}
+
+fn asked() -> (Pair, Hash) {
+    let mut pair = Pair::linked();
+    let offer = signed(&offer(&device(2), ID));
+    let hash = offer.signed().hash();
+    pair.sender.queue(offer, at(1)).unwrap();
+    pair.settle(at(1));
+    (pair, hash)
+}
+
+fn approved() -> (Pair, Hash) {
+    let (mut pair, hash) = asked();
+    pair.receiver.approve(ID, hash, at(2)).unwrap();
+    pair.receiver.accept(ID, KEY).unwrap();
+    pair.settle(at(2));
+    (pair, hash)
+}
+
+/// Shows: F-1, F-3
+#[test]
+fn nothing_is_asked_for_before_the_yes_and_the_yes_is_to_one_offer() {
+    let (mut pair, hash) = asked();
+    assert!(pair.came.is_empty(), "a question is no record");
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Consider(_))), 1);
+    assert_eq!(pair.receiver.accept(ID, KEY), Err(TransferError::Phase));
+    assert_eq!(pair.receiver.received(ID, "x"), Err(TransferError::Phase));
+    assert_eq!(pair.receiver.approve(ID, Hash::of(b"another"), at(2)), Err(TransferError::Phase));
+    pair.receiver.approve(ID, hash, at(2)).unwrap();
+    pair.settle(at(2));
+    assert!(matches!(&pair.came[..], [Record::Transfer(r)] if matches!(**r, TransferRecord::Approved { .. })));
+    pair.receiver.accept(ID, KEY).unwrap();
+    pair.settle(at(2));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Accepted(_))), 1);
+}
+
+/// Shows: F-8
+#[test]
+fn received_is_said_only_after_it_was_made_durable() {
+    let (mut pair, _) = approved();
+    pair.receiver.received(ID, "/there/f").unwrap();
+    let first = pair.receiver.poll();
+    assert!(matches!(first, Some(TransferOutput::Persist(_))), "{first:?}");
+    pair.settle(at(3));
+    assert_eq!(Pair::ended(&pair.sender), TransferEnd::Received("/there/f".into()));
+    assert!(pair.sender.going().next().is_none() && pair.receiver.coming().next().is_none());
+}
+
+/// Shows: F-9
+#[test]
+fn offer_that_is_said_again_gets_the_same_answer() {
+    let (mut pair, _) = approved();
+    pair.receiver.received(ID, "/there/f").unwrap();
+    // The receipt is lost.
+    while pair.receiver.poll().is_some() {}
+    pair.sender.link_down(device(2).device());
+    pair.link();
+    pair.settle(at(4));
+    assert_eq!(Pair::ended(&pair.sender), TransferEnd::Received("/there/f".into()));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Consider(_))), 1, "nobody was asked again");
+}
+
+/// Shows: F-9
+#[test]
+fn no_is_a_no_also_when_it_is_asked_again() {
+    let (mut pair, _) = asked();
+    pair.receiver.stop(ID, Refusal::Declined, "no").unwrap();
+    while pair.receiver.poll().is_some() {}
+    pair.sender.link_down(device(2).device());
+    pair.link();
+    pair.settle(at(3));
+    assert_eq!(Pair::ended(&pair.sender), TransferEnd::Not(Refusal::Declined, "no".into()));
+}
+
+/// Shows: F-9
+#[test]
+fn both_sides_go_on_after_a_restart() {
+    let (mut pair, _) = approved();
+    pair.settle(at(3));
+    let kept = |_| Some(signed(&offer(&device(2), ID)));
+    pair.sender = Transfers::restore(device(1), pair.sent.iter(), &kept, at(10));
+    pair.receiver = Transfers::restore(device(2), pair.came.iter(), &kept, at(10));
+    pair.link();
+    pair.settle(at(10));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::MakeKey(ID))), 2, "once more without a question");
+    pair.receiver.accept(ID, [4; 32]).unwrap();
+    pair.settle(at(11));
+    assert_eq!(pair.sender.going().next().unwrap().1.phase(), GoingPhase::Sending([4; 32]));
+}
+
+#[test]
+fn offer_that_is_lost_ends_the_transfer() {
+    let (mut pair, _) = approved();
+    pair.settle(at(3));
+    for (local, records) in [(device(1), &pair.sent), (device(2), &pair.came)] {
+        let mut restored = Transfers::restore(local, records.iter(), &|_| None, at(10));
+        assert!(matches!(restored.poll(), Some(TransferOutput::Persist(_))));
+        assert!(restored.going().next().is_none() && restored.coming().next().is_none());
+    }
+}
+
+/// Shows: F-3
+#[test]
+fn what_another_device_says_changes_nothing() {
+    let (mut pair, hash) = approved();
+    let (one, two, three) = (device(1), device(2), device(3));
+    let receipt = |by: &LocalDevice, root| {
+        let receipt = TransferReceipt {
+            transfer: ID,
+            source: one.device(),
+            destination: by.device(),
+            root,
+            place: String::new(),
+        };
+        TransferMessage::Received(by.sign(&receipt).unwrap())
+    };
+    let accept = |by: &LocalDevice, offer| {
+        let accept = TransferAccept {
+            transfer: ID,
+            source: one.device(),
+            destination: by.device(),
+            offer,
+            exchange_key: [8; 32],
+        };
+        TransferMessage::Accept(by.sign(&accept).unwrap())
+    };
+    let end = TransferMessage::End { transfer: ID, refusal: Refusal::Declined, detail: String::new() };
+    let need = |key| TransferMessage::Need { transfer: ID, accepted_key: key, of: NeedOf::Payload, bitmap: vec![1] };
+    let root = Hash::of(b"catalog");
+    let strange = [
+        (three.device(), receipt(&three, root)),
+        (three.device(), receipt(&two, root)),
+        (two.device(), receipt(&two, Hash::of(b"other"))),
+        (three.device(), accept(&three, hash)),
+        (two.device(), accept(&two, Hash::of(b"other"))),
+        (three.device(), end.clone()),
+        (three.device(), need(KEY)),
+        (two.device(), need([1; 32])),
+    ];
+    for (from, message) in strange {
+        pair.sender.handle_message(from, &message, MESH, at(5));
+        assert!(pair.sender.poll().is_none(), "{message:?}");
+    }
+    pair.receiver.handle_message(three.device(), &end, MESH, at(5));
+    let forged: Signed<TransferOffer> = {
+        let good = one.sign(&offer(&two, TransferId::new([1; 16]))).unwrap();
+        Signed::from_parts(good.bytes().to_vec(), three.key(), *good.signature())
+    };
+    pair.receiver.handle_message(one.device(), &TransferMessage::Offer(forged), MESH, at(5));
+    let other_mesh = TransferMessage::Offer(one.sign(&offer(&two, TransferId::new([1; 16]))).unwrap());
+    pair.receiver.handle_message(one.device(), &other_mesh, MeshId::new([1; 32]), at(5));
+    pair.receiver.handle_message(three.device(), &other_mesh, MESH, at(5));
+    assert!(pair.receiver.poll().is_none());
+    pair.sender.handle_message(two.device(), &need(KEY), MESH, at(5));
+    assert!(pair.sender.poll().is_some(), "the right one is heard");
+}
+
+/// Shows: F-3
+#[test]
+fn one_id_names_one_offer() {
+    let (mut pair, _) = approved();
+    let other = TransferOffer { note: "another".into(), ..offer(&device(2), ID) };
+    let message = TransferMessage::Offer(device(1).sign(&other).unwrap());
+    pair.receiver.handle_message(device(1).device(), &message, MESH, at(5));
+    let said = pair.receiver.poll();
+    let Some(TransferOutput::Send(_, said)) = said else { panic!("{said:?}") };
+    assert!(matches!(inner(&said), TransferMessage::End { refusal: Refusal::Protocol, .. }));
+    assert!(matches!(pair.receiver.coming().next().unwrap().1.phase(), ComingPhase::Receiving(_)));
+}
+
+/// Shows: F-10
+#[test]
+fn offers_of_one_peer_are_bounded() {
+    let mut receiver = fresh(&device(2));
+    for number in 0..=limits::TRANSFERS_PER_PEER as u8 {
+        let offer = offer(&device(2), TransferId::new([number; 16]));
+        let message = TransferMessage::Offer(device(1).sign(&offer).unwrap());
+        receiver.handle_message(device(1).device(), &message, MESH, at(1));
+    }
+    assert_eq!(receiver.coming().count(), limits::TRANSFERS_PER_PEER);
+    let mut sender = fresh(&device(1));
+    for number in 0..limits::TRANSFERS as u8 {
+        sender.queue(signed(&offer(&device(2), TransferId::new([number; 16]))), at(1)).unwrap();
+    }
+    let more = sender.queue(signed(&offer(&device(2), TransferId::new([255; 16]))), at(1));
+    assert_eq!(more, Err(TransferError::TooMany(limits::TRANSFERS)));
+}
+
+/// Shows: F-11
+#[test]
+fn what_nobody_takes_expires_and_a_partial_goes_after_a_day() {
+    let mut sender = fresh(&device(1));
+    sender.queue(signed(&offer(&device(2), ID)), at(0)).unwrap();
+    assert_eq!(sender.poll_timeout(), Some(limits::TRANSFER_TTL));
+    sender.handle_timeout(at(limits::TRANSFER_TTL.as_secs() - 1));
+    assert_eq!(sender.going().count(), 1);
+    sender.handle_timeout(at(limits::TRANSFER_TTL.as_secs()));
+    assert!(matches!(Pair::ended(&sender), TransferEnd::Not(Refusal::Expired, _)));
+
+    let (mut pair, _) = approved();
+    let day = limits::TRANSFER_PARTIAL_TTL.as_secs();
+    pair.receiver.heard(ID, at(100));
+    pair.receiver.handle_timeout(at(day + 50));
+    assert_eq!(pair.receiver.coming().count(), 1);
+    pair.receiver.handle_timeout(at(day + 100));
+    assert_eq!(pair.receiver.coming().count(), 0);
+}
+
+/// Shows: F-9
+#[test]
+fn age_counts_over_restarts() {
+    let records = [Record::Transfer(Box::new(TransferRecord::Queued {
+        transfer: ID,
+        to: device(2).device(),
+        offer: signed(&offer(&device(2), ID)).signed().hash(),
+        at_unix_ms: at(0).unix_ms,
+    }))];
+    let kept = |_| Some(signed(&offer(&device(2), ID)));
+    let later = Now { monotonic: Duration::ZERO, ..at(limits::TRANSFER_TTL.as_secs() - 10) };
+    let sender = Transfers::restore(device(1), records.iter(), &kept, later);
+    assert_eq!(sender.poll_timeout(), Some(Duration::from_secs(10)));
+}
+
+/// Shows: F-12
+#[test]
+fn either_side_withdraws_and_the_other_hears_of_it() {
+    let (mut pair, _) = approved();
+    pair.sender.stop(ID, Refusal::Cancelled, "withdrawn").unwrap();
+    pair.settle(at(3));
+    assert_eq!(Pair::ended(&pair.receiver), TransferEnd::Not(Refusal::Cancelled, "withdrawn".into()));
+    let (mut pair, _) = approved();
+    pair.receiver.stop(ID, Refusal::Cancelled, "withdrawn").unwrap();
+    pair.settle(at(3));
+    assert_eq!(Pair::ended(&pair.sender), TransferEnd::Not(Refusal::Cancelled, "withdrawn".into()));
+    assert_eq!(pair.sender.stop(ID, Refusal::Cancelled, ""), Err(TransferError::Unknown));
+    let (mut pair, _) = approved();
+    pair.receiver.forget_peer(device(1).device());
+    assert!(matches!(Pair::ended(&pair.receiver), TransferEnd::Not(Refusal::NotGranted, _)));
+}
+
+#[test]
+fn compaction_keeps_what_is_open_and_the_newest_ends() {
+    let (mut pair, _) = approved();
+    pair.settle(at(3));
+    let mut records = pair.sent.clone();
+    let end = |number: u16| {
+        let mut id = [0; 16];
+        id[..2].copy_from_slice(&number.to_le_bytes());
+        let (transfer, peer, detail) = (TransferId::new(id), device(2).device(), String::new());
+        let ended = TransferRecord::Ended { transfer, peer, going: true, refusal: Refusal::Declined, detail };
+        Record::Transfer(Box::new(ended))
+    };
+    let ends = limits::ENDED_TRANSFERS as u16;
+    records.extend((0..ends + 3).map(end));
+    let kept = compact(&records);
+    assert_eq!(kept.len(), limits::ENDED_TRANSFERS + 1);
+    assert!(kept.contains(&0) && !kept.contains(&3) && kept.contains(&4));
+    let kept: Vec<Record> = kept.into_iter().map(|index| records[index].clone()).collect();
+    let offer_of = |_| Some(signed(&offer(&device(2), ID)));
+    let [long, short] = [&records, &kept].map(|all| Transfers::restore(device(1), all.iter(), &offer_of, at(9)));
+    assert_eq!(long.going().count(), short.going().count());
+    assert!(long.ended().eq(short.ended()));
+}

@@ -1,0 +1,265 @@
+//! Files that are sent and files that come: the hands of `cede_core::transfers`, and what people see of it.
+
+mod coming;
+mod fetching;
+mod going;
+mod plan;
+mod serving;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cede_core::authority::{Permission, RequestId};
+use cede_core::transfers::{Ended, TransferEnd, TransferEvent, TransferOutput, Transfers};
+use cede_seal::exchange::{ExchangeSecret, TransferContext};
+use cede_store::stage::Stage;
+use cede_wire::control::{Answer, Failure, ReplyBody, exit};
+use cede_wire::id::{DeviceId, TransferId};
+use cede_wire::member::Capability;
+use cede_wire::message::{NeedOf, PeerMessage};
+use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
+use cede_wire::transfer::TransferMessage;
+use tokio::sync::mpsc;
+
+use crate::actor::Actor;
+use crate::authorities::Asker;
+use crate::clock::random;
+use crate::limits;
+use crate::offering::failure;
+
+pub(crate) use plan::TransferPlan;
+use view::{View, Watcher};
+
+/// What the actor knows of sendings of files beside what the machine decides.
+#[derive(Default)]
+pub(crate) struct Files {
+    views: BTreeMap<TransferId, View>,
+    watchers: BTreeMap<TransferId, Vec<Watcher>>,
+    /// Those that serve or fetch.
+    tasks: BTreeMap<TransferId, Task>,
+    /// The link whose message the machine was last given.
+    last_asker: Option<Asker>,
+    /// Offers that are looked at, and whose questions wait.
+    considered: BTreeMap<TransferId, Considered>,
+}
+
+/// An offer on its way to a yes.
+struct Considered {
+    /// The link that brought it.
+    asker: Asker,
+    /// Where it would lie, once that was looked up.
+    plan: Option<Box<TransferPlan>>,
+    /// The question, once it was asked.
+    question: Option<RequestId>,
+}
+
+/// One that serves or fetches; it ends when it is dropped.
+struct Task {
+    hand: Option<tokio::task::AbortHandle>,
+    needs: Option<mpsc::Sender<(NeedOf, Vec<u8>)>>,
+    needed: u32,
+    secret: Option<Arc<ExchangeSecret>>,
+    stage: Option<Arc<Stage>>,
+    /// Set with the end of the transfer: what is being written then gets no name.
+    over: Arc<AtomicBool>,
+}
+
+impl Task {
+    fn idle() -> Self {
+        Self { hand: None, needs: None, needed: 0, secret: None, stage: None, over: Arc::default() }
+    }
+
+    fn abort(&mut self) {
+        if let Some(hand) = self.hand.take() {
+            hand.abort();
+        }
+        self.needs = None;
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.abort();
+    }
+}
+
+impl Actor {
+    /// Takes up what an earlier run left, and removes what belongs to nothing.
+    pub(crate) fn begin_transfers(&mut self) {
+        let known: BTreeSet<TransferId> = known(&self.transfers);
+        let coming: BTreeSet<TransferId> = self.transfers.coming().map(|(id, _)| id).collect();
+        let ended: BTreeSet<TransferId> = self.transfers.ended().map(|(id, _)| id).collect();
+        for id in TransferPlan::all(&self.context) {
+            match TransferPlan::load(&self.context, id).filter(|_| known.contains(&id)) {
+                Some(plan) => {
+                    if ended.contains(&id) {
+                        plan.discard_parts(&self.context);
+                    }
+                    self.files.views.insert(id, View::new(plan));
+                }
+                None => TransferPlan::remove(&self.context, id),
+            }
+        }
+        for id in self.context.home.staged_transfers().unwrap_or_default() {
+            if !coming.contains(&id) {
+                discard_stage(&self.context, id);
+            }
+        }
+    }
+
+    pub(crate) fn transfer_message(&mut self, asker: Asker, message: &TransferMessage) {
+        let from = asker.device;
+        let Some(mesh) = self.peers.mesh().filter(|_| !self.read_only) else { return };
+        if let TransferMessage::Offer(offer) = message
+            && let Permission::Refused(why, _) = self.permission(asker, Capability::File)
+        {
+            let Ok(offer) = cede_seal::verify::verify(offer) else { return };
+            let detail = coming::not_allowed(why).to_owned();
+            let end = TransferMessage::End { transfer: offer.transfer, refusal: why.refusal(), detail };
+            return self.send(from, PeerMessage::Transfer(Box::new(end)));
+        }
+        self.files.last_asker = Some(asker);
+        self.transfers.handle_message(from, message, mesh, self.context.clock.now());
+    }
+
+    /// The next thing that the machine wants made durable; what it wants said and done in between is.
+    pub(crate) fn drain_transfers(&mut self) -> Option<Vec<Record>> {
+        while let Some(output) = self.transfers.poll() {
+            match output {
+                TransferOutput::Persist(batch) => return Some(batch),
+                TransferOutput::Send(to, message) => self.send(to, *message),
+                TransferOutput::Tell(event) => self.transfer_event(event),
+            }
+        }
+        None
+    }
+
+    fn transfer_event(&mut self, event: TransferEvent) {
+        match event {
+            TransferEvent::Queued(transfer) => self.transfer_queued(transfer),
+            TransferEvent::Consider(offer) => self.consider_files(&offer),
+            TransferEvent::MakeKey(transfer) => self.accept_files(transfer),
+            TransferEvent::Fetch(key) => self.fetch_files(&key),
+            TransferEvent::Accepted(accept) => self.serve_files(*accept),
+            TransferEvent::Needed { transfer, of, bitmap } => self.files_needed(transfer, of, bitmap),
+            TransferEvent::Paused(transfer) => {
+                if let Some(task) = self.files.tasks.get_mut(&transfer) {
+                    task.abort();
+                }
+                self.tell_watchers(transfer);
+            }
+            TransferEvent::Over { transfer, ended } => self.transfer_over(transfer, &ended),
+        }
+    }
+
+    fn transfer_over(&mut self, transfer: TransferId, ended: &Ended) {
+        let (peer, going) = (ended.peer.short(), ended.going);
+        match &ended.end {
+            TransferEnd::Received(_) => tracing::info!(transfer = %transfer.short(), peer, going, "files received"),
+            TransferEnd::Not(refusal, _) => {
+                tracing::info!(transfer = %transfer.short(), peer, going, %refusal, "files not received");
+            }
+        }
+        self.context.routes.remove(&TransferContext::stream_name(transfer));
+        self.files.tasks.remove(&transfer);
+        self.withdraw_files_question(transfer);
+        let summary = self.transfer_summary(transfer);
+        for watcher in self.files.watchers.remove(&transfer).unwrap_or_default() {
+            watcher.ended(summary.as_ref());
+        }
+        let plan = self.files.views.get(&transfer).map(|view| view.plan.clone());
+        let (context, turn) = (self.context.clone(), self.context.hands(TransferContext::stream_name(transfer)).next());
+        tokio::task::spawn_blocking(move || {
+            // A thread that still writes there is waited for.
+            let _held = turn.hold();
+            if let Some(plan) = plan {
+                plan.discard_parts(&context);
+            }
+            discard_stage(&context, transfer);
+        });
+        self.forget_ended_views();
+    }
+
+    fn forget_ended_views(&mut self) {
+        let known = known(&self.transfers);
+        let gone: Vec<TransferId> = self.files.views.keys().copied().filter(|id| !known.contains(id)).collect();
+        for id in gone {
+            self.files.views.remove(&id);
+            TransferPlan::remove(&self.context, id);
+        }
+    }
+
+    /// What is under way with a device that is no member any more ends.
+    pub(crate) fn forget_transfers_of_strangers(&mut self) {
+        let going = self.transfers.going().map(|(_, going)| going.offer().destination);
+        let peers: BTreeSet<DeviceId> =
+            going.chain(self.transfers.coming().map(|(_, coming)| coming.offer().source)).collect();
+        for peer in peers.into_iter().filter(|peer| !self.peers.is_member(*peer)) {
+            self.transfers.forget_peer(peer);
+        }
+    }
+
+    /// Ends one that did not end yet, by a prefix of its id.
+    pub(crate) fn stop_transfer(&mut self, prefix: &str) -> Result<Answer, Failure> {
+        let going = self.transfers.going().map(|(id, _)| id);
+        let open = going.chain(self.transfers.coming().map(|(id, _)| id));
+        let fitting: Vec<TransferId> =
+            open.filter(|id| !prefix.is_empty() && id.to_string().starts_with(prefix)).collect();
+        let not = |exit, why| Err(failure(exit, "nothing was withdrawn", why, "cede transfers"));
+        match fitting.as_slice() {
+            [one] => {
+                let detail = format!("withdrawn on {}", self.name);
+                // It stands in the list that was just made.
+                let _ = self.transfers.stop(*one, Refusal::Cancelled, &detail);
+                Ok(Answer::Said { text: "withdrawn; what came of it is discarded".to_owned() })
+            }
+            [] => not(exit::FAILED, "no such sending of files is under way"),
+            _ => not(exit::USAGE, "several begin like that"),
+        }
+    }
+
+    /// A fresh key for one exchange, or the transfer ends.
+    fn exchange_secret(&mut self, transfer: TransferId) -> Option<Arc<ExchangeSecret>> {
+        match random() {
+            Ok(bytes) => Some(Arc::new(ExchangeSecret::from_random(bytes))),
+            Err(error) => {
+                // It is gone already where this says so.
+                let _ = self.transfers.stop(transfer, Refusal::Cancelled, &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn watch_transfer(&mut self, transfer: TransferId, watcher: Watcher) {
+        let watchers = self.files.watchers.entry(transfer).or_default();
+        if watchers.len() < limits::CLIENTS {
+            watchers.push(watcher);
+        }
+    }
+
+    fn tell_watchers(&mut self, transfer: TransferId) {
+        let Some(summary) = self.files.watchers.get(&transfer).and_then(|_| self.transfer_summary(transfer)) else {
+            return;
+        };
+        if let Some(watchers) = self.files.watchers.get_mut(&transfer) {
+            watchers.retain(|watcher| watcher.see(&ReplyBody::Sending(Box::new(summary.clone()))));
+        }
+    }
+}
+
+fn known(transfers: &Transfers) -> BTreeSet<TransferId> {
+    let going = transfers.going().map(|(id, _)| id);
+    going.chain(transfers.coming().map(|(id, _)| id)).chain(transfers.ended().map(|(id, _)| id)).collect()
+}
+
+/// Removes what came. A thread that still writes into it is waited for.
+fn discard_stage(context: &crate::context::Context, transfer: TransferId) {
+    let discarded = crate::context::patiently(|| context.home.discard_transfer_stage(transfer));
+    if let Err(error) = discarded {
+        tracing::debug!(%error, "a stage was not removed");
+    }
+}

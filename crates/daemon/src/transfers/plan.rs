@@ -1,0 +1,108 @@
+//! What is kept of a sending of files beside the journal: what is sent or where it will lie, and the offer.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use cede_seal::verify::{Verified, verify};
+use cede_wire::canonical::{decode, encode};
+use cede_wire::id::TransferId;
+use cede_wire::transfer::TransferOffer;
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+
+/// Durable before the journal speaks of the transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TransferPlan {
+    pub(crate) transfer: TransferId,
+    pub(crate) title: String,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) note: String,
+    /// What the sender left out, in words.
+    pub(crate) left_out: String,
+    pub(crate) at_unix_ms: u64,
+    /// Sender: the files and folders.
+    pub(crate) roots: Vec<PathBuf>,
+    /// Receiver: the directory in which it will lie, and beside it the one where it is written first.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) staging: Option<PathBuf>,
+    /// Receiver: the name of the folder of several.
+    pub(crate) together: String,
+    /// Receiver: the place that was chosen, as bytes. It is taken with the next step.
+    pub(crate) place: Option<Vec<u8>>,
+}
+
+impl TransferPlan {
+    fn directory(context: &Context, transfer: TransferId) -> PathBuf {
+        context.place("transfers", &transfer.to_string())
+    }
+
+    /// Writes the plan so that it survives a crash.
+    pub(crate) fn save(&self, context: &Context) -> io::Result<()> {
+        put(&Self::directory(context, self.transfer), "plan.json", &serde_json::to_vec(self)?)
+    }
+
+    pub(crate) fn save_offer(&self, context: &Context, offer: &Verified<TransferOffer>) -> io::Result<()> {
+        put(&Self::directory(context, self.transfer), "offer", &encode(offer.signed()))
+    }
+
+    pub(crate) fn save_catalog(&self, context: &Context, catalog: &[u8]) -> io::Result<()> {
+        put(&Self::directory(context, self.transfer), "catalog", catalog)
+    }
+
+    pub(crate) fn load(context: &Context, transfer: TransferId) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(Self::directory(context, transfer).join("plan.json")).ok()?).ok()
+    }
+
+    /// The offer of a transfer that did not end, from the state directory of a daemon that wakes.
+    pub(crate) fn load_offer(state: &Path, transfer: TransferId) -> Option<Verified<TransferOffer>> {
+        let bytes = std::fs::read(state.join("transfers").join(transfer.to_string()).join("offer")).ok()?;
+        verify(&decode(&bytes).ok()?).ok()
+    }
+
+    pub(crate) fn load_catalog(context: &Context, transfer: TransferId) -> io::Result<Vec<u8>> {
+        std::fs::read(Self::directory(context, transfer).join("catalog"))
+    }
+
+    /// Every transfer of which something is kept.
+    pub(crate) fn all(context: &Context) -> Vec<TransferId> {
+        let found = std::fs::read_dir(context.place("transfers", "")).into_iter().flatten().flatten();
+        found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Forgets everything but what people are told.
+    pub(crate) fn discard_parts(&self, context: &Context) {
+        let directory = Self::directory(context, self.transfer);
+        for name in ["offer", "catalog"] {
+            // What is gone already is what is wanted.
+            let _ = std::fs::remove_file(directory.join(name));
+        }
+        if let Some(staging) = &self.staging {
+            let _ = std::fs::remove_dir_all(staging);
+        }
+    }
+
+    /// Forgets it.
+    pub(crate) fn remove(context: &Context, transfer: TransferId) {
+        let _ = std::fs::remove_dir_all(Self::directory(context, transfer));
+    }
+
+    pub(crate) fn chosen(&self) -> Option<&Path> {
+        self.place.as_deref().map(|place| Path::new(OsStr::from_bytes(place)))
+    }
+}
+
+fn put(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let (file, temporary) = (directory.join(name), directory.join(format!("{name}.new")));
+    let mut out = File::create(&temporary)?;
+    out.write_all(bytes)?;
+    out.sync_all()?;
+    std::fs::rename(&temporary, &file)?;
+    File::open(directory)?.sync_all()?;
+    directory.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}

@@ -1,0 +1,229 @@
+//! What was approved is served: lists and content, as they are asked for, over one link after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cede_agent::bundle::sources_of;
+use cede_carrier::link::Link;
+use cede_seal::exchange::{ExchangeSecret, HandoffKeys, TransferContext};
+use cede_seal::verify::Verified;
+use cede_wire::catalog::ChunkRef;
+use cede_wire::id::{Hash, TransferId};
+use cede_wire::message::NeedOf;
+use cede_wire::refusal::Refusal;
+use cede_wire::transfer::{FileCatalog, TransferAccept, TransferOffer};
+use tokio::sync::mpsc;
+
+use super::{Task, TransferPlan};
+use crate::actor::Actor;
+use crate::context::Context;
+use crate::limits;
+use crate::sending::{self, Content, SendError};
+
+/// One exchange.
+struct Serving {
+    context: Context,
+    transfer: TransferId,
+    link: Link,
+    keys: HandoffKeys,
+    needs: mpsc::Receiver<(NeedOf, Vec<u8>)>,
+    numbers: AtomicU32,
+    sent: Arc<AtomicU64>,
+}
+
+/// What is sent, read once for an exchange.
+struct Loaded {
+    catalog: Arc<Content>,
+    catalog_chunks: Vec<ChunkRef>,
+    files: Arc<Content>,
+    chunks: Vec<ChunkRef>,
+}
+
+/// Why an exchange ended.
+enum Ended {
+    /// The link; the next accept begins another one.
+    Link,
+    /// It cannot go on.
+    Over(Refusal, String),
+}
+
+impl Actor {
+    /// Approved, for the first time or again.
+    pub(super) fn serve_files(&mut self, accept: Verified<TransferAccept>) {
+        let transfer = accept.transfer;
+        let Some(link) = self.peers.link(accept.destination) else { return };
+        let Some((_, going)) = self.transfers.going().find(|(id, _)| *id == transfer) else { return };
+        let offer = going.offer().clone();
+        let Some(secret) = self.exchange_secret(transfer) else { return };
+        let keys = keys(&offer, &accept, &secret);
+        let keys = match keys {
+            Ok(keys) => keys,
+            Err(why) => return drop(self.transfers.stop(transfer, Refusal::Protocol, &why)),
+        };
+        let task = self.files.tasks.entry(transfer).or_insert_with(Task::idle);
+        task.abort();
+        let (needs, asked) = mpsc::channel(limits::NEEDS_PER_LIST as usize * 2);
+        let serving = Serving {
+            context: self.context.clone(),
+            transfer,
+            link,
+            keys,
+            needs: asked,
+            numbers: AtomicU32::new(0),
+            sent: Arc::default(),
+        };
+        let hand = tokio::spawn(serving.run(accept, secret.public(), offer));
+        (task.needs, task.needed, task.hand) = (Some(needs), 0, Some(hand.abort_handle()));
+        self.tell_watchers(transfer);
+    }
+
+    pub(super) fn files_needed(&mut self, transfer: TransferId, of: NeedOf, bitmap: Vec<u8>) {
+        let Some(task) = self.files.tasks.get_mut(&transfer) else { return };
+        task.needed += 1;
+        let flooded = task.needed > limits::NEEDS_PER_LIST * 2;
+        let sent = task.needs.as_ref().is_some_and(|needs| needs.try_send((of, bitmap)).is_ok());
+        if flooded || !sent {
+            let detail = "the receiver asks for the same again and again";
+            // It is gone already where this says so.
+            let _ = self.transfers.stop(transfer, Refusal::Protocol, detail);
+        }
+    }
+
+    fn files_sent(&mut self, transfer: TransferId, sent: u64) {
+        if let Some(view) = self.files.views.get_mut(&transfer) {
+            view.since = sent;
+        }
+        self.tell_watchers(transfer);
+    }
+}
+
+fn keys(
+    offer: &Verified<TransferOffer>,
+    accept: &TransferAccept,
+    secret: &ExchangeSecret,
+) -> Result<HandoffKeys, String> {
+    let context = TransferContext {
+        mesh: offer.mesh,
+        transfer: offer.transfer,
+        offer: offer.signed().hash(),
+        source: offer.source,
+        destination: offer.destination,
+        source_exchange_key: secret.public(),
+        destination_exchange_key: accept.exchange_key,
+    };
+    HandoffKeys::derive_for_files(secret, &accept.exchange_key, &context).map_err(|error| error.to_string())
+}
+
+impl Serving {
+    async fn run(mut self, accept: Verified<TransferAccept>, public: [u8; 32], offer: Verified<TransferOffer>) {
+        let (context, transfer) = (self.context.clone(), self.transfer);
+        if let Err(Ended::Over(refusal, detail)) = self.serve(accept, public, offer).await {
+            context.tell(move |actor| drop(actor.transfers.stop(transfer, refusal, &detail))).await;
+        }
+    }
+
+    async fn serve(
+        &mut self,
+        accept: Verified<TransferAccept>,
+        public: [u8; 32],
+        offer: Verified<TransferOffer>,
+    ) -> Result<(), Ended> {
+        let transfer = self.transfer;
+        let loaded = self.context.block(move |context| load(context, &offer)).await;
+        let loaded = loaded.map_err(|_| Ended::Link)?.map_err(|why| Ended::Over(Refusal::Cancelled, why))?;
+        let said = self.context.ask(move |actor| actor.transfers.key(&accept, public)).await;
+        // Another accept took the place of this one.
+        if !matches!(said, Ok(Ok(()))) {
+            return Err(Ended::Link);
+        }
+        while let Some((of, bitmap)) = self.needs.recv().await {
+            let (content, list) = match of {
+                NeedOf::Catalog => (&loaded.catalog, &loaded.catalog_chunks),
+                NeedOf::Payload => (&loaded.files, &loaded.chunks),
+            };
+            let chunks = sending::selected(list, &bitmap);
+            if of == NeedOf::Payload {
+                let (all, missing) = (sum(list), sum(&chunks));
+                self.sent.store(0, Ordering::Relaxed);
+                let begin = move |actor: &mut Actor| {
+                    if let Some(view) = actor.files.views.get_mut(&transfer) {
+                        view.begin(all - missing, all);
+                    }
+                };
+                self.context.ask(begin).await.map_err(|_| Ended::Link)?;
+            }
+            self.send(content, &chunks, of).await?;
+        }
+        Ok(())
+    }
+
+    /// Streams that end soon: whatever else is to travel on this link gets its turn between them.
+    async fn send(&self, content: &Arc<Content>, chunks: &[ChunkRef], of: NeedOf) -> Result<(), Ended> {
+        let mut rest = chunks;
+        let shown = if of == NeedOf::Payload { self.sent.clone() } else { Arc::default() };
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |chunk: &&ChunkRef| {
+                bytes += u64::from(chunk.length);
+                bytes <= limits::TRANSFER_TURN_BYTES
+            };
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (turn, after) = rest.split_at(count.min(rest.len()));
+            rest = after;
+            let sending =
+                sending::send(&self.link, &self.keys, &self.numbers, content.clone(), turn.to_vec(), shown.clone());
+            tokio::pin!(sending);
+            let mut show = tokio::time::interval(limits::PROGRESS_PAUSE);
+            let sent = loop {
+                tokio::select! {
+                    sent = &mut sending => break sent,
+                    _ = show.tick() => self.show(&shown).await,
+                }
+            };
+            self.show(&shown).await;
+            match sent {
+                Ok(()) => {}
+                Err(SendError::Link) => return Err(Ended::Link),
+                Err(error @ SendError::Changed(_)) => {
+                    return Err(Ended::Over(Refusal::IntegrityFailed, changed(&error)));
+                }
+                Err(error @ SendError::Bug(_)) => return Err(Ended::Over(Refusal::Cancelled, error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    async fn show(&self, sent: &AtomicU64) {
+        let (transfer, sent) = (self.transfer, sent.load(Ordering::Relaxed));
+        if sent > 0 {
+            self.context.tell(move |actor| actor.files_sent(transfer, sent)).await;
+        }
+    }
+}
+
+fn changed(error: &SendError) -> String {
+    match error {
+        SendError::Changed(what) => format!("it changed at the sender before it was sent: {what}"),
+        SendError::Link | SendError::Bug(_) => error.to_string(),
+    }
+}
+
+fn sum(chunks: &[ChunkRef]) -> u64 {
+    chunks.iter().map(|chunk| u64::from(chunk.length)).sum()
+}
+
+/// Blocks.
+fn load(context: &Context, offer: &TransferOffer) -> Result<Loaded, String> {
+    let lost = |what: &str| format!("what was to be sent is not known any more: {what}");
+    let plan = TransferPlan::load(context, offer.transfer).ok_or_else(|| lost("no plan"))?;
+    let bytes = TransferPlan::load_catalog(context, offer.transfer).map_err(|error| lost(&error.to_string()))?;
+    if Hash::of(&bytes) != offer.root {
+        return Err(lost("its table of contents is another"));
+    }
+    let catalog = FileCatalog::from_bytes(&bytes).map_err(|error| lost(&error.to_string()))?;
+    let files = Content::Files(Arc::new(sources_of(&catalog.entries, &plan.roots)));
+    let chunks = catalog.distinct_chunks();
+    let catalog = Content::Catalog { bytes: Bytes::from(bytes), chunks: offer.catalog.clone() };
+    Ok(Loaded { catalog: Arc::new(catalog), catalog_chunks: offer.catalog.clone(), files: Arc::new(files), chunks })
+}

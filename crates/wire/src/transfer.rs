@@ -1,0 +1,267 @@
+//! Files that a person sends to a device: what is offered and shown, what the two sides sign, what is kept of it.
+//! Source: SPEC F-1 to F-12.
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::{DecodeError, Signable, Signed, at_most, decode, encode};
+use crate::catalog::{ChunkRef, Entry, distinct_chunks, well_formed};
+use crate::id::{DeviceId, Hash, MeshId, TransferId};
+use crate::limits::{CATALOG_BYTES, CATALOG_ENTRIES};
+use crate::message::NeedOf;
+use crate::refusal::Refusal;
+
+/// The table of contents of files that are sent. Shape: entries of place `tree`, strictly ascending by path; the first
+/// component of each is the name of a file or folder that was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileCatalog {
+    /// The entries.
+    #[serde(deserialize_with = "at_most::<CATALOG_ENTRIES, _, _>")]
+    pub entries: Vec<Entry>,
+}
+
+impl FileCatalog {
+    /// The canonical bytes; their BLAKE3 is the `root` of an offer.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads a catalog and checks its shape.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; the transfer is refused as a whole.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() as u64 > CATALOG_BYTES {
+            return Err(DecodeError::TooLong("FileCatalog"));
+        }
+        let catalog: Self = decode(bytes)?;
+        if well_formed(&catalog.entries) { Ok(catalog) } else { Err(DecodeError::Malformed("FileCatalog")) }
+    }
+
+    /// Every distinct content chunk, in the order of its first use: the order of need bitmaps.
+    pub fn distinct_chunks(&self) -> Vec<ChunkRef> {
+        distinct_chunks(&self.entries)
+    }
+}
+
+/// One line of what a person is shown: a file, or a folder with all that is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownPath {
+    /// The path, escaped; a folder ends with `/`.
+    pub path: String,
+    /// How many files: one, or those of the folder.
+    pub files: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// What the operator of the receiving device is shown, and approves. It follows from the catalog: one that says something
+/// else is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// How many files.
+    pub files: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// Every file; where there are too many to look through, whole folders.
+    pub paths: Vec<ShownPath>,
+    /// Every executable file, escaped, sorted.
+    pub executables: Vec<String>,
+    /// Every file or folder whose name begins with a dot.
+    pub dotfiles: Vec<String>,
+    /// Every file that some tool runs without being asked.
+    pub configuration_as_code: Vec<String>,
+}
+
+/// "May I send you these files?" Signed by the source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferOffer {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Who sends, and signs.
+    pub source: DeviceId,
+    /// Who receives.
+    pub destination: DeviceId,
+    /// The sender's words to the receiver, empty for none.
+    pub note: String,
+    /// Hash of the catalog: every path, mode, size and byte.
+    pub root: Hash,
+    /// The catalog's chunks, in order.
+    pub catalog: Vec<ChunkRef>,
+    /// What is to be approved.
+    pub shown: Shown,
+    /// Milliseconds since 1970, for display only.
+    pub offered_at_unix_ms: u64,
+}
+
+/// "Yes, these." Signed by the destination; a reconnect brings a new one with a fresh key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferAccept {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Who sends.
+    pub source: DeviceId,
+    /// Who receives, and signs.
+    pub destination: DeviceId,
+    /// Hash of the signed offer that was approved.
+    pub offer: Hash,
+    /// A fresh X25519 public key.
+    pub exchange_key: [u8; 32],
+}
+
+/// The sender's half of the keys for one accept. Signed by the source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferKey {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Who sends, and signs.
+    pub source: DeviceId,
+    /// Who receives.
+    pub destination: DeviceId,
+    /// Hash of the signed offer.
+    pub offer: Hash,
+    /// The key of the accept that this answers.
+    pub accepted_key: [u8; 32],
+    /// A fresh X25519 public key.
+    pub exchange_key: [u8; 32],
+}
+
+/// "All of it is durable here and stands in its place." Signed by the destination, only when it is true.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferReceipt {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Who sent.
+    pub source: DeviceId,
+    /// Who received, and signs.
+    pub destination: DeviceId,
+    /// The catalog that is durable.
+    pub root: Hash,
+    /// Where it lies there, for people.
+    pub place: String,
+}
+
+/// What two devices say of files that are sent. Append only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TransferMessage {
+    /// 0: said again with each link until the end is known.
+    Offer(Signed<TransferOffer>),
+    /// 1
+    Accept(Signed<TransferAccept>),
+    /// 2
+    Key(Signed<TransferKey>),
+    /// 3: a bitmap, lowest bit first; a set bit is a chunk to send.
+    Need {
+        /// The transfer.
+        transfer: TransferId,
+        /// The key of the accept that it belongs to.
+        accepted_key: [u8; 32],
+        /// Which list.
+        of: NeedOf,
+        /// The bits.
+        bitmap: Vec<u8>,
+    },
+    /// 4
+    Received(Signed<TransferReceipt>),
+    /// 5: a no, or the end before it was received, from either side.
+    End {
+        /// The transfer.
+        transfer: TransferId,
+        /// The reason.
+        refusal: Refusal,
+        /// For people, at most [`crate::limits::DETAIL_CHARS`] characters.
+        detail: String,
+    },
+}
+
+/// What the journal holds of files that are sent. Append only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TransferRecord {
+    /// 0: this device sends; its catalog and offer are durable.
+    Queued {
+        /// The transfer.
+        transfer: TransferId,
+        /// To whom.
+        to: DeviceId,
+        /// Hash of the signed offer.
+        offer: Hash,
+        /// When, milliseconds since 1970.
+        at_unix_ms: u64,
+    },
+    /// 1: the operator, or a rule, approved exactly this.
+    Approved {
+        /// The transfer.
+        transfer: TransferId,
+        /// From whom.
+        from: DeviceId,
+        /// Hash of the signed offer.
+        offer: Hash,
+        /// When, milliseconds since 1970.
+        at_unix_ms: u64,
+    },
+    /// 2: everything is durable at the destination and stands in its place.
+    Received {
+        /// The transfer.
+        transfer: TransferId,
+        /// The other device.
+        peer: DeviceId,
+        /// True: it was sent from here.
+        going: bool,
+        /// Where it lies at the destination, for people.
+        place: String,
+    },
+    /// 3: it ended before.
+    Ended {
+        /// The transfer.
+        transfer: TransferId,
+        /// The other device.
+        peer: DeviceId,
+        /// True: it was to be sent from here.
+        going: bool,
+        /// Why.
+        refusal: Refusal,
+        /// For people.
+        detail: String,
+    },
+}
+
+impl TransferRecord {
+    /// Which transfer it is about.
+    pub fn transfer(&self) -> TransferId {
+        match self {
+            Self::Queued { transfer, .. }
+            | Self::Approved { transfer, .. }
+            | Self::Received { transfer, .. }
+            | Self::Ended { transfer, .. } => *transfer,
+        }
+    }
+}
+
+impl Signable for TransferOffer {
+    const DOMAIN: &'static str = "cede/1 transfer-offer";
+    fn signer(&self) -> DeviceId {
+        self.source
+    }
+}
+
+impl Signable for TransferAccept {
+    const DOMAIN: &'static str = "cede/1 transfer-accept";
+    fn signer(&self) -> DeviceId {
+        self.destination
+    }
+}
+
+impl Signable for TransferKey {
+    const DOMAIN: &'static str = "cede/1 transfer-key";
+    fn signer(&self) -> DeviceId {
+        self.source
+    }
+}
+
+impl Signable for TransferReceipt {
+    const DOMAIN: &'static str = "cede/1 transfer-receipt";
+    fn signer(&self) -> DeviceId {
+        self.destination
+    }
+}
