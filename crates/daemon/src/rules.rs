@@ -75,7 +75,7 @@ impl Actor {
         }
         let text = match self.unattended(member.device()) {
             PeerPolicy::Ask => format!("this device asks its operator when {} wants to move a session", member.name),
-            PeerPolicy::Yes => format!("this device says yes to moves of {} unattended", member.name),
+            PeerPolicy::Yes => format!("this device says yes to moves and files of {} unattended", member.name),
         };
         Ok(Answer::Said { text })
     }
