@@ -54,6 +54,8 @@ pub struct Ledger {
     ins: BTreeMap<StreamKey, Incoming>,
     linked: BTreeSet<DeviceId>,
     quarantined: BTreeSet<DeviceId>,
+    /// How many lives of a peer's outbox the operator let in, where those are more than usual.
+    lives: BTreeMap<DeviceId, usize>,
     gaps: VecDeque<Gap>,
     /// How many letters need each words.
     words: BTreeMap<Hash, u32>,
@@ -190,6 +192,8 @@ impl Ledger {
     pub fn release_quarantine(&mut self, device: DeviceId, now: Now) -> bool {
         let was = self.quarantined.remove(&device);
         if was {
+            let lives = keys(&self.ins, device).len() + limits::LETTER_STREAMS;
+            self.lives.insert(device, lives);
             self.persist(vec![LetterRecord::Quarantine { device, on: false }]);
             self.say_room(device, now);
         }
@@ -298,6 +302,7 @@ impl Ledger {
         self.linked.remove(&device);
         self.heard.retain(|key, _| key.0 != device);
         self.quarantined.remove(&device);
+        self.lives.remove(&device);
         self.towards.remove(&device);
         self.gaps.retain(|gap| gap.from.origin != device && gap.from.stream != device);
         for key in keys(&self.outs, device) {

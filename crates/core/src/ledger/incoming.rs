@@ -80,11 +80,12 @@ impl Ledger {
         let mut taken = Taken::default();
         if !admits(from) {
             self.answer(key, arrival.number, LetterRoom::NotGranted, &[], now);
-        } else if self.quarantined.contains(&from) || self.too_many_lives(key) {
+        } else if self.quarantined.contains(&from) || self.too_many_lives(key, &mut taken) {
+            self.persist(core::mem::take(&mut taken.records));
             self.answer(key, arrival.number, LetterRoom::Quarantined, &[], now);
         } else {
-            for item in &arrival.items {
-                self.take_item(key, item, admits, space, &mut taken, now);
+            for item in rows(&arrival.items) {
+                self.take_item(key, &item, admits, space, &mut taken, now);
                 if taken.full || self.quarantined.contains(&from) {
                     break;
                 }
@@ -125,11 +126,15 @@ impl Ledger {
         news
     }
 
-    /// A peer that makes up one life of its outbox after the other would be remembered for ever.
-    fn too_many_lives(&mut self, key: StreamKey) -> bool {
-        let many = !self.ins.contains_key(&key) && keys(&self.ins, key.0).len() >= limits::LETTER_STREAMS;
+    /// A peer that makes up one life of its outbox after the other would be remembered for ever. One whose store was put back
+    /// that often is taken again once its operator says so.
+    fn too_many_lives(&mut self, key: StreamKey, taken: &mut Taken) -> bool {
+        let most = self.lives.get(&key.0).copied().unwrap_or(limits::LETTER_STREAMS);
+        let many = !self.ins.contains_key(&key) && keys(&self.ins, key.0).len() >= most;
         if many {
-            self.tell_event(LedgerEvent::PeerFault { device: key.0, what: "it began too many outboxes" });
+            self.quarantined.insert(key.0);
+            taken.records.push(LetterRecord::Quarantine { device: key.0, on: true });
+            taken.news.push(LedgerEvent::PeerFault { device: key.0, what: "it began too many outboxes" });
         }
         many
     }
@@ -144,7 +149,7 @@ impl Ledger {
         now: Now,
     ) {
         match item {
-            ArrivedItem::Gone { from, through, why } => self.take_gone(key, *from, *through, *why, taken),
+            ArrivedItem::Gone { from, through, why } => self.take_gone(key, (*from, *through), *why, space, taken),
             ArrivedItem::Letter { seq, first, expires_in_ms, facts } => {
                 let id = self.in_id(key, *seq);
                 let (first, expires_in_ms, facts) = (*first, *expires_in_ms, **facts);
@@ -215,8 +220,11 @@ impl Ledger {
             if first.origin != self.me && !admits(first.origin) {
                 return LetterState::Refused(Refusal::NotGranted);
             }
-            // It comes back to where it was once: then it went on from here, and is welcome.
-            let here = self.inbox().any(|letter| letter.first() == first && letter.passed_on.is_none());
+            // It comes back to where it was once: then it went on from here, and is welcome. Other words under its name are no
+            // repetition: whoever passes them on could else keep the letter itself away.
+            let same = |letter: &super::Standing| letter.kept.facts.digest == kept.facts.digest;
+            let here =
+                self.inbox().any(|letter| letter.first() == first && letter.passed_on.is_none() && same(&letter));
             if here {
                 return LetterState::Duplicate;
             }
@@ -230,7 +238,7 @@ impl Ledger {
         parent.map_or(facts.hops, |parent| facts.hops.max(parent.kept.facts.hops.saturating_add(1)))
     }
 
-    fn take_gone(&mut self, key: StreamKey, from: u64, through: u64, why: GoneWhy, taken: &mut Taken) {
+    fn take_gone(&mut self, key: StreamKey, (from, through): (u64, u64), why: GoneWhy, space: bool, taken: &mut Taken) {
         let stream = self.ins.entry(key).or_default();
         let next = stream.through.saturating_add(1);
         let from = from.max(next);
@@ -239,6 +247,11 @@ impl Ledger {
         }
         let fresh =
             (from..=through.min(from.saturating_add(cede_wire::limits::LETTERS_AHEAD))).any(|seq| !stream.knows(seq));
+        // It is a record like a letter, and a peer says as many of them as it likes.
+        if fresh && !space {
+            taken.full = true;
+            return;
+        }
         stream.learn(from, through);
         if !fresh {
             return;
@@ -427,4 +440,20 @@ impl Ledger {
             self.unneed(entry.kept.facts.digest);
         }
     }
+}
+
+/// The items with places that follow each other without a letter taken together: each row is a record.
+fn rows(items: &[ArrivedItem]) -> Vec<ArrivedItem> {
+    let mut rows: Vec<ArrivedItem> = Vec::with_capacity(items.len());
+    for item in items {
+        match (rows.last_mut(), item) {
+            (Some(ArrivedItem::Gone { through: end, why: before, .. }), ArrivedItem::Gone { from, through, why })
+                if why == before && end.checked_add(1) == Some(*from) && through >= from =>
+            {
+                *end = *through
+            }
+            _ => rows.push(item.clone()),
+        }
+    }
+    rows
 }

@@ -204,10 +204,10 @@ impl Ledger {
     fn note_forgotten(&mut self, key: StreamKey, gaps: &[(u64, u64)]) {
         let mut records = Vec::new();
         for (from, through) in gaps {
-            let gap = Gap { from: self.out_id(key, *from), through: *through };
-            if self.gaps.contains(&gap) {
-                continue;
-            }
+            let Some(stream) = self.outs.get_mut(&key).filter(|stream| *through > stream.forgotten) else { continue };
+            let from = stream.forgotten.saturating_add(1).max(*from);
+            stream.forgotten = *through;
+            let gap = Gap { from: self.out_id(key, from), through: *through };
             self.note_gap(gap);
             records.push(LetterRecord::Gone { from: gap.from, through: *through, why: GoneWhy::Forgotten });
         }

@@ -25,6 +25,7 @@ impl Ledger {
             ins: BTreeMap::new(),
             linked: BTreeSet::new(),
             quarantined: BTreeSet::new(),
+            lives: BTreeMap::new(),
             gaps: VecDeque::new(),
             words: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -132,7 +133,10 @@ impl Ledger {
             stream.learn(from.seq, through);
         } else if from.stream == self.me {
             self.ins.entry((from.origin, from.incarnation)).or_default().learn(from.seq, through);
-        } else if from.origin != self.me {
+        } else if from.origin == self.me {
+            let stream = self.outs.entry((from.stream, from.incarnation)).or_default();
+            stream.forgotten = stream.forgotten.max(through);
+        } else {
             return;
         }
         if why == GoneWhy::Forgotten {

@@ -28,6 +28,8 @@ pub(super) struct Outgoing {
     pub(super) above: BTreeSet<u64>,
     pub(super) exchange: Exchange,
     pub(super) room: (u32, u64),
+    /// The highest place of which it was noted that the peer forgot it. A peer that forgets and remembers is believed once.
+    pub(super) forgotten: u64,
     /// Why the peer takes none.
     pub(super) closed: Option<LetterRoom>,
     pub(super) wait: Duration,
@@ -80,6 +82,7 @@ impl Default for Outgoing {
             above: BTreeSet::new(),
             exchange: Exchange::Away,
             room: (0, 0),
+            forgotten: 0,
             closed: None,
             wait: limits::LETTER_ANSWER,
             timer: None,

@@ -635,3 +635,86 @@ fn places_without_a_letter_are_known_as_such() {
     let wrapped = mesh.letter(1);
     assert_eq!(mesh.hand(LAPTOP, SERVER, &frame(vec![wrapped])).through, u64::MAX);
 }
+
+/// Shows: M-7, M-8
+#[test]
+fn peer_that_began_many_outboxes_is_taken_again_once_the_operator_says_so() {
+    let mut mesh = Mesh::pair();
+    let lives = u8::try_from(limits::LETTER_STREAMS).unwrap();
+    let life = |mesh: &mut Mesh, life: u8| {
+        let letter = mesh.letter(1);
+        let arrival = Arrival { incarnation: Incarnation::new([100 + life; 16]), number: 1, items: vec![letter] };
+        mesh.hand(LAPTOP, SERVER, &arrival).room
+    };
+    let last = (0..=lives).map(|n| life(&mut mesh, n)).last();
+    assert_eq!(last, Some(LetterRoom::Quarantined));
+    assert!(mesh.nodes[&SERVER].ledger.is_quarantined(LAPTOP), "the operator sees it");
+    mesh.restart(SERVER);
+    assert!(mesh.nodes[&SERVER].ledger.is_quarantined(LAPTOP));
+    let now = mesh.now;
+    assert!(mesh.at(SERVER).ledger.release_quarantine(LAPTOP, now));
+    mesh.drain(SERVER);
+    mesh.at(SERVER).said.clear();
+    assert!(matches!(life(&mut mesh, lives), LetterRoom::Open { .. }));
+    assert_eq!(mesh.inbox(SERVER).len(), limits::LETTER_STREAMS + 1);
+}
+
+/// Shows: M-8
+#[test]
+fn places_without_a_letter_fill_no_journal_that_has_no_room() {
+    let mut mesh = Mesh::pair();
+    let gone = |seq: u64| ArrivedItem::Gone { from: seq, through: seq, why: GoneWhy::Forgotten };
+    let before = mesh.nodes[&SERVER].disk.len();
+    assert_eq!(mesh.hand(LAPTOP, SERVER, &frame((1..=1_000).map(gone).collect())).through, 1_000);
+    assert_eq!(mesh.nodes[&SERVER].disk.len(), before + 1, "one row, one record");
+    mesh.space = false;
+    let said = mesh.hand(LAPTOP, SERVER, &frame((1_001..2_000).map(gone).collect()));
+    assert_eq!((said.through, said.room), (1_000, LetterRoom::Full));
+    assert_eq!(mesh.nodes[&SERVER].disk.len(), before + 1);
+    mesh.space = true;
+    assert_eq!(mesh.hand(LAPTOP, SERVER, &frame(vec![gone(1_001)])).through, 1_001);
+}
+
+/// Shows: M-8, M-11
+#[test]
+fn receiver_that_forgets_and_remembers_by_turns_fills_no_journal() {
+    let mut mesh = Mesh::pair();
+    let told: Vec<LetterId> = (0..100).map(|_| mesh.tell(LAPTOP, SERVER)).collect();
+    for id in &told {
+        mesh.mark(SERVER, *id, LetterState::Acted).unwrap();
+    }
+    let open = mesh.tell(LAPTOP, SERVER);
+    let now = mesh.now;
+    let before = mesh.nodes[&LAPTOP].disk.len();
+    for through in (0..100).rev().cycle().take(300) {
+        mesh.at(LAPTOP).ledger.retry((SERVER, open.incarnation), now);
+        mesh.drain(LAPTOP);
+        mesh.at(LAPTOP).said.clear();
+        let answers = mesh.nodes[&LAPTOP].ledger.frames;
+        let room = LetterRoom::Open { letters: 9, bytes: 1 << 20 };
+        let said = LetterReceipts { incarnation: open.incarnation, answers, through, room, receipts: Vec::new() };
+        mesh.at(LAPTOP).ledger.handle_receipts(SERVER, &said, now);
+        mesh.drain(LAPTOP);
+        mesh.at(LAPTOP).said.clear();
+    }
+    assert!(mesh.nodes[&LAPTOP].disk.len() <= before + 20, "{}", mesh.nodes[&LAPTOP].disk.len() - before);
+}
+
+/// Shows: M-10
+#[test]
+fn other_words_under_the_name_of_a_letter_do_not_keep_it_away() {
+    let mut mesh = Mesh::new(&[LAPTOP, SERVER, PHONE]);
+    let id = mesh.tell_for(LAPTOP, SERVER, Some(SESSION));
+    // The phone's owner lies: it says that it passes on what the laptop told the server.
+    let facts = Box::new(LetterFacts { digest: Hash::of(b"other words"), ..mesh.template() });
+    let forged = ArrivedItem::Letter { seq: 1, first: Some(id), expires_in_ms: 1_000_000, facts };
+    let liar = DeviceId::new([4; 32]);
+    mesh.hand(liar, PHONE, &frame(vec![forged]));
+    let now = mesh.now;
+    mesh.at(SERVER).ledger.pass_on(SESSION, PHONE, now);
+    mesh.settle();
+    let genuine = mesh.nodes[&PHONE].ledger.inbox().find(|letter| letter.kept.id.origin == SERVER).unwrap();
+    assert_eq!(genuine.kept.state, Some(LetterState::Received));
+    mesh.mark(PHONE, genuine.kept.id, LetterState::Acted).unwrap();
+    assert_eq!(mesh.state(LAPTOP, id), Some(LetterState::Acted));
+}
