@@ -255,6 +255,11 @@ impl Ledger {
         self.ins.get(&(peer, incarnation)).is_some_and(|stream| stream.knows(seq))
     }
 
+    /// Whether a letter needs these words.
+    pub fn needs(&self, digest: &Hash) -> bool {
+        self.words.contains_key(digest)
+    }
+
     /// Every digest whose words must be kept.
     pub fn words(&self) -> BTreeSet<Hash> {
         self.words.keys().copied().collect()

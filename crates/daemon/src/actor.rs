@@ -55,6 +55,7 @@ pub(crate) struct Actor {
     pub(crate) watches: crate::letters::Watches,
     pub(crate) transfers: Transfers,
     pub(crate) files: crate::transfers::Files,
+    pub(crate) words: crate::letters::WordsInHand,
     pub(crate) journal: Journal,
     pub(crate) read_only: bool,
     pub(crate) name: String,

@@ -170,6 +170,10 @@ impl Actor {
             .filter(|id| !prefix.is_empty() && id.to_string().starts_with(prefix))
             .collect();
         match matching.as_slice() {
+            // One that was looked at may be over, and another have come meanwhile that begins like it.
+            [_] if yes && prefix.len() < limits::APPROVED_DIGITS => {
+                Err(failure(exit::USAGE, "nothing was answered", "a yes needs more of the id", "cede approvals"))
+            }
             [id] => {
                 self.settle(*id, if yes { Ok(()) } else { Err(Refusal::Declined) });
                 let text = if yes { "allowed" } else { "denied; nothing was written" };

@@ -21,7 +21,7 @@ use cede_wire::member::Capability;
 use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::clock::unix_ms;
-use crate::limits::{AUDIT_CHECKPOINT, AUDIT_COUNTED};
+use crate::limits::{AUDIT_AGAIN, AUDIT_CHECKPOINT, AUDIT_COUNTED, AUDIT_WAITING};
 
 /// The log, and what is not in it yet.
 pub(crate) struct Audit {
@@ -47,8 +47,11 @@ impl Audit {
         Ok(Self { log: Some(log), pending, counted, unsealed: 1, since, broken: false })
     }
 
+    /// Notes something. A log that is lost for good, or full for long, does not become a full memory.
     pub(crate) fn note(&mut self, event: AuditEvent) {
-        self.pending.push(event);
+        if self.pending.len() < AUDIT_WAITING {
+            self.pending.push(event);
+        }
     }
 
     /// Notes the first decision of its kind since the last checkpoint, and counts the others: a peer that repeats itself
@@ -67,9 +70,19 @@ impl Audit {
         self.broken
     }
 
+    fn wait_again(&mut self, unwritten: Vec<AuditEvent>) {
+        let later = std::mem::replace(&mut self.pending, unwritten);
+        let room = AUDIT_WAITING.saturating_sub(self.pending.len());
+        let left_out = later.len().saturating_sub(room);
+        if left_out > 0 {
+            tracing::error!(left_out, "decisions are not in the record: there was no room for it");
+        }
+        self.pending.extend(later.into_iter().take(room));
+    }
+
     /// When a checkpoint is due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.since.map(|since| since + AUDIT_CHECKPOINT)
+        self.since.map(|since| since + if self.broken { AUDIT_AGAIN } else { AUDIT_CHECKPOINT })
     }
 
     /// How far the log goes now.
@@ -79,7 +92,11 @@ impl Audit {
 
     /// What is to be written now, and whether a checkpoint follows.
     fn take(&mut self, stopping: bool) -> Option<(AuditLog, Vec<AuditEvent>, bool)> {
-        let seal = self.since.is_some_and(|since| stopping || since.elapsed() >= AUDIT_CHECKPOINT)
+        let again = self.since.is_none_or(|since| since.elapsed() >= AUDIT_AGAIN);
+        if self.log.is_none() || self.broken && !stopping && !again {
+            return None;
+        }
+        let seal = self.since.is_some_and(|since| stopping || self.broken || since.elapsed() >= AUDIT_CHECKPOINT)
             || self.unsealed + self.pending.len() as u64 >= AUDIT_CHECKPOINT_ENTRIES;
         if seal {
             let counted = std::mem::take(&mut self.counted);
@@ -89,20 +106,15 @@ impl Audit {
         if self.pending.is_empty() && !seal {
             return None;
         }
-        let events: Vec<AuditEvent> = self.pending.drain(..self.pending.len().min(BATCH)).collect();
         let log = self.log.take()?;
+        let events: Vec<AuditEvent> = self.pending.drain(..self.pending.len().min(BATCH)).collect();
         Some((log, events, seal))
     }
 
-    /// What could not be written waits for the next attempt, the oldest first, as much as there is room for.
-    fn put_back(&mut self, mut events: Vec<AuditEvent>) {
-        events.append(&mut self.pending);
-        events.truncate(AUDIT_COUNTED);
-        self.pending = events;
-    }
-
-    fn written(&mut self, log: AuditLog, written: Result<(usize, bool), AuditError>) {
+    /// What could not be written waits for the next time, as far as there is room: it happened.
+    fn written(&mut self, log: AuditLog, (unwritten, written): Written) {
         self.log = Some(log);
+        self.wait_again(unwritten);
         match written {
             Ok((entries, sealed)) => {
                 self.broken = false;
@@ -119,20 +131,25 @@ impl Audit {
     }
 }
 
+/// What did not get into the log, and how many entries did and whether they are signed.
+type Written = (Vec<AuditEvent>, Result<(usize, bool), AuditError>);
+
 const fn many((who, capability, allowed, by): Kind, times: u32) -> AuditEvent {
     AuditEvent::Decided { who, capability, of: AuditOf::Many, allowed, by, shown: None, times }
 }
 
 /// Appends, and signs where a checkpoint is due. Blocks.
-fn append(
-    log: &mut AuditLog,
-    local: &Arc<LocalDevice>,
-    events: &[AuditEvent],
-    seal: bool,
-) -> Result<(usize, bool), AuditError> {
-    if !events.is_empty() {
-        log.append(events, unix_ms())?;
+fn append(log: &mut AuditLog, local: &Arc<LocalDevice>, events: Vec<AuditEvent>, seal: bool) -> Written {
+    let entries = events.len();
+    if !events.is_empty()
+        && let Err(error) = log.append(&events, unix_ms())
+    {
+        return (events, Err(error));
     }
+    (Vec::new(), sign(log, local, seal).map(|()| (entries, seal)))
+}
+
+fn sign(log: &mut AuditLog, local: &Arc<LocalDevice>, seal: bool) -> Result<(), AuditError> {
     if seal {
         let (number, chain) = log.position();
         let point = AuditCheckpoint { by: local.device(), number, chain, at_unix_ms: unix_ms() };
@@ -141,7 +158,7 @@ fn append(
             log.seal(point, unix_ms())?;
         }
     }
-    Ok((events.len(), seal))
+    Ok(())
 }
 
 impl Actor {
@@ -150,16 +167,11 @@ impl Actor {
         while let Some((mut log, events, seal)) = self.audit.take(stopping) {
             let local = self.context.local.clone();
             let written = tokio::task::spawn_blocking(move || {
-                let written = append(&mut log, &local, &events, seal);
-                (log, events, written)
+                let written = append(&mut log, &local, events, seal);
+                (log, written)
             });
             match written.await {
-                Ok((log, events, written)) => {
-                    if written.is_err() {
-                        self.audit.put_back(events);
-                    }
-                    self.audit.written(log, written);
-                }
+                Ok((log, written)) => self.audit.written(log, written),
                 Err(_) => self.audit.broken = true,
             }
             if self.audit.broken {
@@ -228,4 +240,44 @@ const BATCH: usize = 256;
 /// Until the next look where nothing is due.
 pub(crate) fn soonest(first: Option<Instant>, second: Option<Instant>) -> Option<Instant> {
     first.into_iter().chain(second).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows: U-10
+    #[test]
+    fn what_could_not_be_written_is_in_the_record_once_it_can_be() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::open(&place.path().join("state")).unwrap();
+        let mut audit = Audit::open(&home, DeviceId::new([1; 32])).unwrap();
+        let acted =
+            |n: u8| AuditEvent::Acted { act: AuditAct::Removed, device: Some(DeviceId::new([n; 32])), session: None };
+        audit.note(acted(1));
+        let (log, events, _) = audit.take(false).unwrap();
+        audit.note(acted(2));
+        audit.written(log, (events, Err(AuditError::TooLong)));
+        assert!(audit.is_broken());
+        assert!(audit.take(false).is_none(), "not at once for ever");
+        let (log, events, _) = audit.take(true).unwrap();
+        assert_eq!(events, [acted(1), acted(2)]);
+        audit.written(log, (Vec::new(), Ok((2, false))));
+        assert!(!audit.is_broken());
+    }
+
+    /// Shows: U-10
+    #[test]
+    fn full_disk_does_not_become_a_full_memory() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::open(&place.path().join("state")).unwrap();
+        let device = DeviceId::new([1; 32]);
+        let mut audit = Audit::open(&home, device).unwrap();
+        for _ in 0..3 {
+            (0..AUDIT_WAITING).for_each(|_| audit.note(AuditEvent::Begun { device }));
+            let (log, events, _) = audit.take(true).unwrap();
+            audit.written(log, (events, Err(AuditError::TooLong)));
+        }
+        assert_eq!(audit.pending.len(), AUDIT_WAITING);
+    }
 }

@@ -3,7 +3,9 @@
 //! The ledger decides and knows no words. They lie as objects beside the journal, durable before the record that names
 //! them.
 
-use cede_core::authority::Permission;
+use std::collections::BTreeMap;
+
+use cede_core::authority::{DecidedBy, Permission};
 use cede_core::custodian::Standing;
 use cede_core::ledger::output::{LedgerEvent, Output, Post, PostItem};
 use cede_core::ledger::{Arrival, ArrivedItem};
@@ -26,6 +28,46 @@ mod people;
 mod telling;
 
 pub(crate) use telling::Watches;
+
+/// Words that are being kept and of which the ledger does not know yet whether a letter needs them: two peers may pass on the
+/// same letter, and what comes to nothing for one must not take the words from the other.
+#[derive(Default)]
+pub(crate) struct WordsInHand(BTreeMap<Hash, usize>);
+
+impl WordsInHand {
+    fn take_up(&mut self, digests: &[Hash]) {
+        for digest in digests {
+            *self.0.entry(*digest).or_default() += 1;
+        }
+    }
+
+    fn lay_down(&mut self, digests: &[Hash]) {
+        for digest in digests {
+            if let Some(count) = self.0.get_mut(digest) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        self.0.retain(|_, count| *count > 0);
+    }
+}
+
+/// What becomes of letters of a peer.
+#[derive(Debug, PartialEq, Eq)]
+enum Welcome {
+    Taken,
+    /// It may send them, and nothing can be taken now.
+    Later,
+    Refused,
+}
+
+/// A no is for ever: the sender ends its letters by it. What this device cannot write down for now is no such no.
+fn welcome(permission: Permission) -> Welcome {
+    match permission {
+        Permission::Allowed(_) => Welcome::Taken,
+        Permission::Refused(_, DecidedBy::Fault) => Welcome::Later,
+        Permission::Asks | Permission::Refused(..) => Welcome::Refused,
+    }
+}
 
 impl Actor {
     /// Does what the ledger wants, in its order.
@@ -104,6 +146,9 @@ impl Actor {
             }
             LedgerEvent::Moved { id, .. } => self.told_moved(id),
             LedgerEvent::Forget(digest) => {
+                if self.words.0.contains_key(&digest) || self.ledger.needs(&digest) {
+                    return;
+                }
                 if let Err(error) = self.context.letters.remove(&digest) {
                     tracing::debug!(%error, "the words of a message were not removed");
                 }
@@ -133,8 +178,8 @@ impl Actor {
         if self.read_only {
             return;
         }
-        let granted = matches!(self.permission(asker, Capability::Message), Permission::Allowed(_));
-        let wanted = granted && !self.ledger.is_quarantined(from);
+        let taken = welcome(self.permission(asker, Capability::Message)) == Welcome::Taken;
+        let wanted = taken && !self.ledger.is_quarantined(from);
         let open = wanted && self.has_journal_room();
         let known = |seq| self.ledger.knows(from, letters.incarnation, seq);
         let mut words = Vec::new();
@@ -163,11 +208,14 @@ impl Actor {
             return;
         }
         let context = self.context.clone();
+        let digests: Vec<Hash> = words.iter().map(|bytes| Hash::of(bytes)).collect();
+        self.words.take_up(&digests);
         tokio::spawn(async move {
             let kept = context.block(move |context| keep_words(context, &words)).await;
             let space = open && kept.unwrap_or(false);
             let taken = move |actor: &mut Actor| {
                 actor.errands.end(from, Errand::KeepLetters);
+                actor.words.lay_down(&digests);
                 actor.take_letters(asker, arrival, space);
             };
             context.tell(taken).await;
@@ -177,6 +225,8 @@ impl Actor {
     /// The words of what is new are durable, or there is no space for any.
     fn take_letters(&mut self, asker: Asker, mut arrival: Arrival, space: bool) {
         let from = asker.device;
+        let welcome = welcome(self.permission(asker, Capability::Message));
+        let space = space && welcome == Welcome::Taken;
         if !self.authorities.stands(asker) {
             // The link ended meanwhile: nothing of it counts, and it is said again on the next one.
             return self.ledger.give_up(&arrival);
@@ -191,7 +241,7 @@ impl Actor {
                 ArrivedItem::Letter { seq, .. } => known(*seq),
             });
         }
-        let granted = matches!(self.permission(asker, Capability::Message), Permission::Allowed(_));
+        let granted = welcome != Welcome::Refused;
         let mut admitted: Vec<DeviceId> = self.peers.members().iter().map(Member::device).collect();
         admitted.retain(|device| if *device == from { granted } else { self.may_tell(*device) });
         let admits = |device| admitted.contains(&device);
@@ -276,4 +326,32 @@ fn with_words(context: &Context, post: &Post) -> Result<Letters, u64> {
 /// A letter by its digest. Blocks.
 pub(crate) fn words_of(context: &Context, digest: &Hash) -> Option<Letter> {
     context.letters.get(digest).ok().flatten().and_then(|bytes| decode(&bytes).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use cede_core::authority::CapabilityRefusal::{Declined, NotGranted};
+
+    use super::*;
+
+    /// Shows: M-8, U-10
+    #[test]
+    fn message_that_cannot_be_written_down_now_is_not_refused_for_ever() {
+        assert_eq!(welcome(Permission::Refused(Declined, DecidedBy::Fault)), Welcome::Later);
+        assert_eq!(welcome(Permission::Refused(Declined, DecidedBy::Rule)), Welcome::Refused);
+        assert_eq!(welcome(Permission::Refused(NotGranted, DecidedBy::Grant)), Welcome::Refused);
+        assert_eq!(welcome(Permission::Allowed(DecidedBy::Grant)), Welcome::Taken);
+    }
+
+    /// Shows: M-1
+    #[test]
+    fn words_that_two_peers_bring_are_held_until_both_are_looked_at() {
+        let (one, mut words) = (Hash::of(b"one"), WordsInHand::default());
+        words.take_up(&[one]);
+        words.take_up(&[one]);
+        words.lay_down(&[one]);
+        assert!(words.0.contains_key(&one));
+        words.lay_down(&[one]);
+        assert!(words.0.is_empty());
+    }
 }

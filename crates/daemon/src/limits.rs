@@ -164,3 +164,11 @@ pub(crate) const RECEIVED_FREE_BYTES: u64 = 512 << 20;
 pub(crate) const SECRETS_SAID: usize = 5;
 /// Ended sendings of files that are listed.
 pub(crate) const ENDED_TRANSFERS_SHOWN: usize = 50;
+
+/// Digits of a question's id that a yes names: as many as are shown.
+pub(crate) const APPROVED_DIGITS: usize = 8;
+
+/// Entries that wait for a log that cannot be written: a full disk must not become a full memory.
+pub(crate) const AUDIT_WAITING: usize = 4_096;
+/// Pause before such a log is tried again: a disk with room again is noticed soon, and one without is not worn out.
+pub(crate) const AUDIT_AGAIN: Duration = Duration::from_secs(5);

@@ -185,6 +185,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         watches: crate::letters::Watches::default(),
         transfers,
         files: crate::transfers::Files::default(),
+        words: crate::letters::WordsInHand::default(),
         journal,
         read_only: damaged,
         name,

@@ -55,6 +55,22 @@ fn new_no_answers_the_question_that_waits() {
     assert_eq!(state(&devices.a, id), "in charge here");
 }
 
+/// Shows: U-7
+#[test]
+fn yes_to_a_question_that_was_not_looked_at_is_none() {
+    let devices = Devices::paired(CEDE);
+    let (_, id) = adopted(&devices.a);
+    let asked = devices.a.open(Command::To(request("server", id))).unwrap();
+    let question = question(&devices.b).id.to_string();
+    let answer = |digits: usize, yes| devices.b.ask(Command::Decide { approval: question[..digits].to_owned(), yes });
+    // Another one that begins like it may have come in its place.
+    let failed = refused(answer(4, true));
+    assert_eq!((failed.exit, failed.cure.as_str()), (exit::USAGE, "cede approvals"));
+    assert_eq!(devices.b.status().approvals.len(), 1);
+    answer(8, true).unwrap();
+    asked.end(&mut |_| {}).unwrap().unwrap();
+}
+
 /// Shows: U-6
 #[test]
 fn rule_that_cannot_be_is_refused_with_what_to_type() {

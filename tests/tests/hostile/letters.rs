@@ -4,7 +4,8 @@ use cede_tests::devices::{Device, Devices, wait_until};
 use cede_wire::control::{Answer, Command, LetterSummary, TellRequest, TellUntil};
 use cede_wire::id::Incarnation;
 use cede_wire::letter::{
-    GoneWhy, Letter, LetterItem, LetterReceipt, LetterReceipts, LetterRoom, LetterState, Letters, PostedLetter,
+    GoneWhy, Letter, LetterId, LetterItem, LetterReceipt, LetterReceipts, LetterRoom, LetterState, Letters,
+    PostedLetter,
 };
 use cede_wire::message::PeerMessage;
 
@@ -160,4 +161,29 @@ fn words_that_would_repaint_the_screen_are_shown_as_what_they_are() {
         assert!(!forged, "{text}");
     }
     assert!(devices.a.status().approvals.is_empty());
+}
+
+/// Shows: M-7, M-10
+#[test]
+fn other_words_under_the_name_of_a_message_do_not_stand_in_its_place() {
+    let mut devices = Devices::paired(CEDE);
+    let mut liar = Liar::among(&mut devices);
+    liar.post(1, vec![posted(1, "pay ten")]);
+    assert_eq!(liar.hear_receipts(1).through, 1);
+    let shown = inbox(&devices.a).0.remove(0);
+    let (origin, stream) = (liar.local.device(), liar.victim.device());
+    let first = Some(LetterId { origin, incarnation: LIFE, stream, seq: 1 });
+    let LetterItem::Posted(mut other) = posted(2, "pay a thousand") else { panic!("a letter") };
+    other.first = first;
+    liar.post(2, vec![LetterItem::Posted(other)]);
+    assert_eq!(liar.hear_receipts(2).through, 2);
+    let ids: std::collections::BTreeSet<String> = inbox(&devices.a).0.into_iter().map(|letter| letter.id).collect();
+    assert_eq!(ids.len(), 2, "they are told apart: {ids:?}");
+    for id in ids {
+        let Ok(Answer::Letter { text, .. }) = devices.a.ask(Command::Letter { id: id.clone() }) else { panic!("{id}") };
+        assert_eq!(text == "pay ten", id == shown.id, "{text}");
+    }
+    devices.a.ask(Command::MarkLetter { id: shown.id.clone(), acted: true }).unwrap();
+    let acted = inbox(&devices.a).0.into_iter().find(|letter| letter.state == "acted").unwrap();
+    assert_eq!(acted.begins, "pay ten");
 }

@@ -1,8 +1,11 @@
 //! `cede inbox`: what a person or an agent sees of letters, and what they do with them.
 
+use std::collections::BTreeSet;
+
 use cede_core::ledger::output::Gap;
 use cede_core::ledger::{MarkError, Standing};
 use cede_wire::control::{Answer, Check, Failure, LetterSummary, exit};
+use cede_wire::id::Hash;
 use cede_wire::letter::{LetterId, LetterRoom, LetterState};
 use cede_wire::refusal::Refusal;
 
@@ -70,7 +73,8 @@ impl Actor {
         }
         let kept_out = self.peers.members().into_iter().filter(|member| self.ledger.is_quarantined(member.device()));
         checks.extend(kept_out.map(|member| {
-            let found = format!("two messages of {} came under one id: none of its messages is taken", member.name);
+            let found =
+                format!("two messages of {} came under one id, or it began too often anew: none is taken", member.name);
             check("warn", found, &format!("look at it, then: cede inbox --release {}", member.name))
         }));
         if self.ledger.gaps().next().is_some() {
@@ -84,8 +88,8 @@ impl Actor {
         let kept_out = self.peers.members().into_iter().filter(|member| self.ledger.is_quarantined(member.device()));
         let kept_out = kept_out.map(|member| {
             format!(
-                "two messages of {} came under one id: none of its messages is taken. If its store was put back, that is \
-                 why. To take them again: cede inbox --release {}",
+                "two messages of {} came under one id, or it began too often anew: none of its messages is taken. If its \
+                 store was put back, that is why. To take them again: cede inbox --release {}",
                 member.name, member.name
             )
         });
@@ -159,7 +163,7 @@ impl Actor {
         let facts = &letter.kept.facts;
         let title = facts.session.and_then(|session| self.placed.get(&session)).map(|placed| placed.title.clone());
         LetterSummary {
-            id: letter.first().short(),
+            id: self.letter_name(letter).short(),
             from: String::new(),
             to: String::new(),
             by: None,
@@ -173,6 +177,13 @@ impl Actor {
             in_reply_to: facts.in_reply_to.map(|id| id.short()),
             hops: facts.hops,
         }
+    }
+
+    /// A letter that was passed on has its first name, unless another one with other words has it too.
+    fn letter_name(&self, letter: &Standing) -> LetterId {
+        let first = letter.first();
+        let other = |other: Standing| other.first() == first && other.kept.facts.digest != letter.kept.facts.digest;
+        if letter.kept.first.is_some() && self.ledger.inbox().any(other) { letter.kept.id } else { first }
     }
 
     /// The letter of the inbox that a text means.
@@ -266,21 +277,35 @@ fn begins(text: &str) -> String {
 }
 
 fn pick(letters: impl Iterator<Item = Standing>, text: &str) -> Result<Standing, Failure> {
-    let named = |letter: &Standing| !text.is_empty() && letter.first().short().starts_with(text);
+    let own = |letter: &Standing| letter.kept.first.is_some() && letter.kept.id.short().starts_with(text);
+    let named = |letter: &Standing| !text.is_empty() && (letter.first().short().starts_with(text) || own(letter));
     let mut fitting: Vec<Standing> = letters.filter(named).collect();
-    // One that came back with its session stands here twice: the newest is meant.
-    fitting.sort_by_key(|letter| core::cmp::Reverse(letter.kept.at_unix_ms));
-    let ids: std::collections::BTreeSet<LetterId> = fitting.iter().map(Standing::first).collect();
-    match (fitting.first(), ids.len()) {
-        (Some(letter), 1) => Ok(*letter),
-        (None, _) => {
+    // One that came back with its session stands here twice: the newest is meant. A device that passes on other words under
+    // the name of a letter must not put them in its place: what its teller itself told goes before.
+    let later = |letter: &Standing| {
+        let repeats = letter.kept.state == Some(LetterState::Duplicate);
+        let age = core::cmp::Reverse(letter.kept.at_unix_ms);
+        (letter.passed_on.is_some(), repeats, letter.kept.first.is_some(), age)
+    };
+    fitting.sort_by_key(later);
+    let told = |letter: &Standing| letter.kept.first.is_none() && letter.passed_on.is_none();
+    let ids: BTreeSet<LetterId> = fitting.iter().map(Standing::first).collect();
+    let words: BTreeSet<Hash> = fitting.iter().map(|letter| letter.kept.facts.digest).collect();
+    let mut passed = fitting.iter().filter(|letter| own(letter));
+    match (fitting.first(), ids.len(), words.len()) {
+        (Some(letter), 1, 1) => Ok(*letter),
+        (Some(letter), 1, _) if told(letter) => Ok(*letter),
+        (None, ..) => {
             let why = format!("no message has an id that begins with {text}");
             Err(failure(exit::USAGE, "no message is meant", &why, "cede inbox --all; cede inbox --sent"))
         }
-        (Some(_), _) => {
-            let why = format!("several ids begin with {text}");
-            Err(failure(exit::USAGE, "it is not clear which message is meant", &why, "cede inbox --all"))
-        }
+        (Some(_), ..) => match (passed.next(), passed.next()) {
+            (Some(letter), None) => Ok(*letter),
+            _ => {
+                let why = format!("several ids begin with {text}");
+                Err(failure(exit::USAGE, "it is not clear which message is meant", &why, "cede inbox --all"))
+            }
+        },
     }
 }
 
