@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 29] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -41,6 +41,7 @@ const COMMANDS: [&[&str]; 28] = [
     &["adopt"],
     &["doctor"],
     &["stop"],
+    &["mcp"],
     &["demo"],
     &["completions"],
 ];

@@ -152,6 +152,8 @@ pub(crate) enum Verb {
     Doctor,
     /// Stop the daemon
     Stop,
+    /// Give an agent of this device these commands as tools (MCP, stdio)
+    Mcp,
     /// Show a real handoff between two daemons on this machine
     Demo(Demo),
     /// Print a completion script

@@ -22,6 +22,7 @@ mod demo;
 mod fault;
 mod interrupt;
 mod limits;
+mod mcp;
 mod page;
 mod places;
 mod progress;

@@ -63,3 +63,24 @@ pub(crate) const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// How long `cede tell` waits for the other device's word before it says that the message is queued.
 pub(crate) const TELL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longest line that `cede mcp` reads, in bytes. A message of 256 KiB whose every byte is escaped as six fits.
+pub(crate) const MCP_LINE_BYTES: usize = 2 << 20;
+
+/// Most calls of an agent at a time. Each has a thread and a connection; an agent makes a few.
+pub(crate) const MCP_CALLS: usize = 8;
+
+/// Most entries of a list that a tool answers: what an agent reads costs its context.
+pub(crate) const MCP_LIST: usize = 100;
+
+/// Most bytes of one message's words that a tool answers; the rest is counted, with the command that shows it.
+pub(crate) const MCP_WORDS_BYTES: usize = 64 << 10;
+
+/// Longest name of an unknown tool that is said back, in columns.
+pub(crate) const MCP_NAME: usize = 40;
+
+/// Longest reason why a call was not understood, in columns: it repeats what the agent wrote.
+pub(crate) const MCP_REASON: usize = 400;
+
+/// How long `hand_over` waits for the end of the move. Clients of the protocol give up after 60 seconds.
+pub(crate) const HAND_OVER_PATIENCE: Duration = Duration::from_secs(45);

@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::demo;
 use crate::fault;
 use crate::limits::STOPPING;
+use crate::mcp;
 use crate::places::Places;
 use crate::show::inventory::Paths;
 use crate::show::{self, doctor};
@@ -70,6 +71,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
         Verb::Doctor => hand.doctor(&places),
         Verb::Stop => hand.stop(&places.socket),
+        Verb::Mcp => mcp::run(hand.client),
         Verb::Demo(options) => demo::run(&options, terminal),
         Verb::Completions { shell } => Ok(completions(shell)),
     }
