@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use cede_tests::devices::trees::{dirty, evidence};
 use cede_tests::devices::{Device, Devices, wait_until};
+use cede_tests::lab::Lab;
+use cede_wire::control::{Answer, Command};
 use serde_json::{Value, json};
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
@@ -142,4 +144,44 @@ fn agent_hands_a_directory_over_where_the_other_person_said_yes_and_not_else() {
     let (refused, worked) = a.call("list_peers", json!({}));
     assert!(!worked && refused["error"]["cure"] == "start it: cede up", "{refused}");
     a.end();
+}
+
+/// Shows: L-10
+#[test]
+fn agent_sends_a_file_and_sees_where_it_lies() {
+    let devices = Devices::friends(CEDE);
+    let file = devices.a.home.join("report.txt");
+    std::fs::write(&file, "all is well\n").unwrap();
+    let (mut a, mut b) = (Agent::of(&devices.a), Agent::of(&devices.b));
+    let sent = a.done("send_file", json!({ "to": "server", "paths": [file], "note": "as promised" }));
+    assert_eq!(sent["provenance"]["device"], "server", "{sent}");
+    let state = |agent: &mut Agent| agent.done("list_transfers", json!({}))["transfers"][0].clone();
+    wait_until("it is there", || state(&mut a)["provenance"]["state"] == "received");
+    let came = state(&mut b);
+    assert_eq!((&came["provenance"]["from_here"], &came["note"]), (&json!(false), &json!("as promised")), "{came}");
+    a.end();
+    b.end();
+}
+
+/// A real agent with the server in its configuration, as `docs/OPERATING.md` says, and a model that calls the tool.
+#[test]
+fn opencode_tells_the_other_device_something_by_the_tool() {
+    let Some(lab) = Lab::up(env!("CARGO_BIN_EXE_lab-model")) else { return };
+    let devices = Devices::paired(CEDE);
+    let home = lab.furnish(&devices.a.home, &devices.a.state().join("agents"));
+    let configuration = home.home.join(".config/opencode/opencode.json");
+    let mut configured: Value = serde_json::from_str(&std::fs::read_to_string(&configuration).unwrap()).unwrap();
+    let command = json!([CEDE, "--home", devices.a.cede_home, "mcp"]);
+    configured["mcp"] = json!({ "cede": { "type": "local", "command": command } });
+    std::fs::write(&configuration, configured.to_string()).unwrap();
+    let prompt = "Tell the server\nTOOL cede_send_message {\"to\":\"server\",\"text\":\"the build is green\"}";
+    let said = home.pipe(&home.workdir, &["opencode", "run"], prompt);
+    assert!(said.success, "{}", said.text);
+    let Ok(Answer::Inbox { letters, .. }) = devices.b.ask(Command::Inbox { sent: false, all: false }) else {
+        panic!("no inbox")
+    };
+    assert_eq!(letters.len(), 1, "{letters:?}\n{}", said.text);
+    assert_eq!((letters[0].from.as_str(), letters[0].begins.as_str()), ("laptop", "the build is green"));
+    let heard = lab.requests().iter().any(|request| request.to_string().contains("received by server"));
+    assert!(heard, "the model learns how far it came");
 }

@@ -4,7 +4,7 @@ mod letters;
 pub(crate) mod moving;
 mod pairing;
 mod seizing;
-mod sending;
+pub(crate) mod sending;
 
 use std::io::Write;
 use std::path::Path;

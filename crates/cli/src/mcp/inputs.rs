@@ -1,5 +1,7 @@
 //! What each tool takes. A field that is not known is refused: the agent meant something that would not happen.
 
+use std::path::PathBuf;
+
 use cede_wire::control::{Failure, exit};
 use rmcp::handler::server::tool::schema_for_input;
 use rmcp::model::JsonObject;
@@ -76,6 +78,19 @@ pub(super) struct ListSessions {
     /// Only what this device knows: the peers are not asked.
     #[serde(default)]
     pub(super) here: bool,
+}
+
+/// What `send_file` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendFile {
+    /// To which device.
+    pub(super) to: String,
+    /// The files and folders, best by their whole paths.
+    pub(super) paths: Vec<PathBuf>,
+    /// Words to the person there.
+    #[serde(default)]
+    pub(super) note: String,
 }
 
 /// What `hand_over` takes.

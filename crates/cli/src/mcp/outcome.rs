@@ -1,7 +1,9 @@
 //! What a tool answers: the same page that a person would see, and the facts as JSON. Words of a peer stand beside
 //! their provenance, and every list and text has an end.
 
-use cede_wire::control::{Answer, DeviceSummary, Failure, LetterSummary, MoveReport, Progress, SessionSummary};
+use cede_wire::control::{
+    Answer, DeviceSummary, Failure, LetterSummary, MoveReport, Progress, SessionSummary, TransferSummary,
+};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
@@ -118,6 +120,27 @@ pub(super) fn said(text: &str) -> CallToolResult {
     done(&Page::of(text), json!({ "said": text }))
 }
 
+/// Files that are queued.
+pub(super) fn sent(files: Box<TransferSummary>) -> CallToolResult {
+    let facts = transfer(&files);
+    done(&show::answer(&Answer::Sent(files), FEW, now()), facts)
+}
+
+/// Files that were sent and that came.
+pub(super) fn transfers(mut transfers: Vec<TransferSummary>) -> CallToolResult {
+    let more = cut(&mut transfers);
+    let facts = json!({
+        "about": PROVENANCE,
+        "transfers": transfers.iter().map(transfer).collect::<Vec<_>>(),
+        "transfers_not_listed": more,
+    });
+    let mut page = show::answer(&Answer::Transfers { transfers }, FEW, now());
+    if more > 0 {
+        page.append(Page::of(format!("{more} more: cede transfers")));
+    }
+    done(&page, facts)
+}
+
 /// A move that ended at its destination.
 pub(super) fn moved(report: Box<MoveReport>) -> CallToolResult {
     let facts = json!({
@@ -181,6 +204,22 @@ fn session(session: &SessionSummary) -> Value {
         "updated_unix_ms": session.updated_unix_ms,
         "activity": session.activity,
         "resume": session.resume,
+    })
+}
+
+fn transfer(transfer: &TransferSummary) -> Value {
+    json!({
+        "id": transfer.id,
+        "title": transfer.title,
+        "provenance": { "device": transfer.device, "from_here": transfer.going, "state": transfer.state },
+        "files": transfer.files,
+        "bytes": transfer.bytes,
+        "moved": transfer.moved,
+        "to_move": transfer.to_move,
+        "place": transfer.place,
+        "note": transfer.note,
+        "refusal": transfer.refusal.map(|refusal| refusal.word()),
+        "detail": transfer.detail,
     })
 }
 

@@ -1,4 +1,4 @@
-use cede_wire::control::{Answer, Command, Phase, ReplyBody};
+use cede_wire::control::{Answer, Command, Phase, ReplyBody, SendRequest, TransferState};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -77,7 +77,19 @@ async fn every_tool_is_listed_and_takes_no_field_that_it_does_not_know() {
     let answer = agent.ask("tools/list", json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["list_peers", "send_message", "read_inbox", "mark_message", "list_sessions", "hand_over"]);
+    assert_eq!(
+        names,
+        [
+            "list_peers",
+            "send_message",
+            "read_inbox",
+            "mark_message",
+            "list_sessions",
+            "hand_over",
+            "send_file",
+            "list_transfers"
+        ]
+    );
     for tool in tools {
         let schema = &tool["inputSchema"];
         assert_eq!((&schema["type"], &schema["additionalProperties"]), (&json!("object"), &json!(false)), "{tool}");
@@ -110,6 +122,8 @@ async fn without_a_daemon_each_call_says_so_with_the_cure() {
         ("mark_message", json!({ "id": "3f", "outcome": "acted" })),
         ("list_sessions", json!({})),
         ("hand_over", json!({ "to": "server", "session": "a1" })),
+        ("send_file", json!({ "to": "server", "paths": ["/"] })),
+        ("list_transfers", json!({})),
     ] {
         let result = agent.call(tool, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
@@ -206,6 +220,25 @@ async fn move_that_waits_for_the_turn_lets_go_of_the_call_and_consents_to_nothin
     let asked = daemon.join().unwrap();
     let [Command::To(request)] = &*asked else { panic!("{asked:?}") };
     assert!(request.wait && !request.confirm_large && !request.confirm_secrets, "{request:?}");
+}
+
+/// Shows: L-10
+#[tokio::test]
+async fn files_are_sent_by_their_whole_paths_and_without_a_yes_to_secrets() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().canonicalize().unwrap().join("report.pdf");
+    std::fs::write(&file, "a report").unwrap();
+    let queued = Answer::Sent(Box::new(samples::transfer(TransferState::Queued)));
+    let (_directory, client, daemon) = scripted(vec![done(queued)]);
+    let mut agent = Agent::of(client).await;
+    let missing = agent.call("send_file", json!({ "to": "server", "paths": [place.path().join("none")] })).await;
+    assert_eq!(missing["isError"], true, "{missing}");
+    let sent = agent.call("send_file", json!({ "to": "server", "paths": [&file], "note": "as promised" })).await;
+    assert_eq!(sent["structuredContent"]["provenance"]["state"], "queued", "{sent}");
+    let paths = vec![file.to_str().unwrap().to_owned()];
+    let request = SendRequest { device: "server".into(), paths, note: "as promised".into(), ..SendRequest::default() };
+    assert!(!request.confirm_secrets);
+    assert_eq!(daemon.join().unwrap(), [Command::Send(request)]);
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ fn interrupted(last: Option<&TransferSummary>) -> Failure {
 }
 
 /// The file or folder itself, by its own name: the way to it may hold links, what is sent must be none.
-fn named(file: &Path) -> Result<String, Failure> {
+pub(crate) fn named(file: &Path) -> Result<String, Failure> {
     let unnamed = |why: &str| {
         let what = format!("{} cannot be sent", file.display());
         fault::local(exit::FAILED, &what, why, "name files and folders that are there")
