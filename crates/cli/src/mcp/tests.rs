@@ -255,6 +255,23 @@ async fn calls_have_seats_and_one_too_many_is_told_so() {
 }
 
 #[tokio::test]
+async fn client_of_the_newer_protocol_needs_no_beginning() {
+    let (_directory, client) = nobody();
+    let mut agent = Agent::silent(client);
+    let about = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let found = agent.ask("server/discover", json!({ "_meta": about })).await;
+    let versions = found["result"]["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")) && versions.contains(&json!("2025-06-18")), "{found}");
+    let called = agent.ask("tools/call", json!({ "name": "read_inbox", "arguments": {}, "_meta": about })).await;
+    assert_eq!(called["result"]["resultType"], "complete", "{called}");
+    assert_eq!(called["result"]["structuredContent"]["error"]["cure"], "start it: cede up", "{called}");
+}
+
+#[tokio::test]
 async fn server_ends_with_its_input() {
     let (_directory, client) = nobody();
     let Agent { input, output, server, .. } = Agent::of(client.clone()).await;
