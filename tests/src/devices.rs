@@ -18,6 +18,7 @@ use cede_wire::record::PeerPolicy;
 
 pub mod claude;
 pub mod trees;
+pub mod tty;
 pub mod watch;
 
 /// How long anything on one machine may take before a test calls it stuck.
@@ -257,7 +258,11 @@ impl Answers {
             match body {
                 ReplyBody::Done(answer) => return Some(Ok(answer)),
                 ReplyBody::Failed(failure) => return Some(Err(failure)),
-                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
+                ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Pairing(_)
+                | ReplyBody::Sending(_)
+                | ReplyBody::Terminal(_) => {}
             }
         }
     }

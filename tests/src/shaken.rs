@@ -156,7 +156,11 @@ impl Shaken {
                         client.failure = Some(failure);
                         break;
                     }
-                    ReplyBody::Done(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
+                    ReplyBody::Done(_)
+                    | ReplyBody::Planned(_)
+                    | ReplyBody::Pairing(_)
+                    | ReplyBody::Sending(_)
+                    | ReplyBody::Terminal(_) => {}
                 }
             }
             client

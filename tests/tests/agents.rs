@@ -126,7 +126,8 @@ fn report(output: &Output) -> Option<MoveReport> {
         | ReplyBody::Progress(_)
         | ReplyBody::Planned(_)
         | ReplyBody::Pairing(_)
-        | ReplyBody::Sending(_) => None,
+        | ReplyBody::Sending(_)
+        | ReplyBody::Terminal(_) => None,
     });
     let report = reports.next_back().filter(|_| output.status.success())?;
     print_timeline(&report);
@@ -302,7 +303,7 @@ fn begin_turn(driver: Driver, home: &Home<'_>, native: &NativeId, prompt: &str) 
         cede_wire::session::AgentKind::Codex => "exec codex exec --skip-git-repo-check resume \"$0\" \"$1\"",
         cede_wire::session::AgentKind::ClaudeCode => "exec claude -p --resume \"$0\" \"$1\"",
         cede_wire::session::AgentKind::OpenCode => "printf %s \"$1\" | opencode run -s \"$0\"",
-        cede_wire::session::AgentKind::Files => unreachable!("no agent"),
+        cede_wire::session::AgentKind::Files | cede_wire::session::AgentKind::Terminal => unreachable!("no agent"),
     };
     home.start(&home.workdir, &["sh", "-c", script, native, prompt])
 }

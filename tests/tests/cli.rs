@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 35] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -38,6 +38,12 @@ const COMMANDS: [&[&str]; 29] = [
     &["send"],
     &["transfers"],
     &["transfers", "cancel"],
+    &["run"],
+    &["attach"],
+    &["watch"],
+    &["drive"],
+    &["hold"],
+    &["release"],
     &["adopt"],
     &["doctor"],
     &["stop"],

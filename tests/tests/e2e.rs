@@ -41,6 +41,8 @@ mod people;
 mod scope;
 #[path = "e2e/seize.rs"]
 mod seize;
+#[path = "e2e/terminals.rs"]
+mod terminals;
 #[path = "e2e/truth.rs"]
 mod truth;
 

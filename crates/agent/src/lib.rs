@@ -1,7 +1,7 @@
 //! Coding agents and the working tree: what a session consists of on a disk, and how it is put back on another.
 //!
-//! `agent` touches the vendors' files, their processes, working trees and the `git` program. It refuses to know
-//! devices, custody and the network: who may act is decided elsewhere, and said to it.
+//! `agent` touches the vendors' files, their processes, working trees, pseudo-terminals and the `git` program. It
+//! refuses to know devices, custody and the network: who may act is decided elsewhere, and said to it.
 //!
 //! One contract: **nothing is left out in silence, and nothing is written outside the place that was named.** What
 //! cannot travel is refused before anything moves, with the reason and the cure.
@@ -21,4 +21,5 @@ pub mod bundle;
 pub mod chunk;
 pub mod limits;
 pub mod materialize;
+pub mod terminal;
 pub mod tree;

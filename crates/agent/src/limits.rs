@@ -83,3 +83,45 @@ pub const RECORD_FILES: usize = 1_000;
 
 /// Names that are tried for files that came, before they are refused: nobody keeps as many of one name.
 pub const PLACE_NAMES: u32 = 10_000;
+
+/// Bytes of a terminal's output that are kept for a viewer that fell behind or whose link broke: minutes of a busy
+/// build, and a million for each hosted terminal.
+pub const OUTPUT_KEPT_BYTES: usize = 1 << 20;
+
+/// Lines that scrolled off a hosted terminal's screen and are shown to whoever attaches. Source: what a person scrolls
+/// back; at 200 columns they take 3 MiB.
+pub const SCROLLBACK_LINES: usize = 500;
+
+/// Most bytes of such lines in one drawing; older ones are left out.
+pub const SCROLLBACK_BYTES: usize = 1 << 20;
+
+/// Most rows and columns of a hosted terminal: three screens of small letters. Together with [`SCROLLBACK_LINES`] they bound
+/// the memory of a screen at 16 MiB.
+pub const TERMINAL_ROWS: u16 = 300;
+/// See [`TERMINAL_ROWS`].
+pub const TERMINAL_COLUMNS: u16 = 500;
+
+/// Bytes read from a terminal at once. Source: the buffer of a pseudo-terminal has 4 KiB; four of them save locks.
+pub const TERMINAL_READ_BYTES: usize = 16 << 10;
+
+/// What was typed and is not yet taken by the program: pieces, and bytes of each. A paste of a long file fits; beyond it
+/// the person is told.
+pub const TYPED_PIECES: usize = 64;
+/// See [`TYPED_PIECES`].
+pub const TYPED_PIECE_BYTES: usize = 16 << 10;
+
+/// Most words, and bytes of all words, of a hosted command. Source: a command line that a person types.
+pub const COMMAND_WORDS: usize = 256;
+/// See [`COMMAND_WORDS`].
+pub const COMMAND_BYTES: usize = 64 << 10;
+
+/// Most variables of a hosted command, and bytes of all of them.
+pub const VARIABLES: usize = 128;
+/// See [`VARIABLES`].
+pub const VARIABLES_BYTES: usize = 128 << 10;
+
+/// How often the threads of a terminal look whether it has ended.
+pub const TERMINAL_LOOK_MS: i64 = 250;
+
+/// How long the last output may take to arrive after the program has ended.
+pub const LAST_OUTPUT_MS: u64 = 500;

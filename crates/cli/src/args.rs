@@ -127,6 +127,36 @@ pub(crate) enum Verb {
         /// The question: the beginning of its id
         id: String,
     },
+    /// Host a command in a terminal that outlives this one, and attach to it
+    Run(Run),
+    /// Look on at a hosted terminal, and type if nobody else does
+    Attach {
+        /// The session: name or the beginning of its id
+        session: String,
+    },
+    /// Look on at a hosted terminal
+    Watch {
+        /// The session: name or the beginning of its id
+        session: String,
+    },
+    /// Type into a hosted terminal
+    Drive {
+        /// The session: name or the beginning of its id
+        session: String,
+        /// Whoever drives it now
+        #[arg(long)]
+        force: bool,
+    },
+    /// Let nobody on other devices type into a hosted terminal
+    Hold {
+        /// The session: name or the beginning of its id
+        session: String,
+    },
+    /// End a hold
+    Release {
+        /// The session: name or the beginning of its id
+        session: String,
+    },
     /// Show what was decided here, and whether that record is whole
     Log {
         /// Look whether every entry is as it was written
@@ -150,8 +180,12 @@ pub(crate) enum Verb {
     },
     /// Check this device; each fault comes with its cure
     Doctor,
-    /// Stop the daemon
-    Stop,
+    /// Stop the daemon, and the terminals that it hosts
+    Stop {
+        /// Do not ask when terminals end with it
+        #[arg(long)]
+        yes: bool,
+    },
     /// Give an agent of this device these commands as tools (MCP, stdio)
     Mcp,
     /// Show a real handoff between two daemons on this machine
@@ -264,6 +298,22 @@ pub(crate) struct To {
     /// Move the directory itself (SESSION, or this one) as a session
     #[arg(long)]
     pub(crate) files: bool,
+}
+
+/// `cede run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Ctrl-] then d detaches, t asks for the keyboard, T takes it, l lets it go, ? says so. \
+                        Ctrl-] twice types one.")]
+pub(crate) struct Run {
+    /// What to call it
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Start it and do not look on
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// The command and its arguments; none means the shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// `cede tell`.

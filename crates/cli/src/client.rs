@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cede_wire::control::terminal::ViewerSays;
 use cede_wire::control::{Answer, Command, Failure, Reply, ReplyBody, Request, SCHEMA, exit};
 use cede_wire::limits::CONTROL_LINE_BYTES;
 use serde::Deserialize;
@@ -87,7 +89,11 @@ impl Client {
             match answers.next()? {
                 ReplyBody::Done(answer) => return Ok(answer),
                 ReplyBody::Failed(failure) => return Err(failure),
-                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
+                ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Pairing(_)
+                | ReplyBody::Sending(_)
+                | ReplyBody::Terminal(_) => {}
             }
         }
     }
@@ -104,6 +110,16 @@ impl Client {
         stream.set_write_timeout(Some(ANSWER_WAIT)).map_err(world)?;
         stream.write_all(&request_line(command)?).map_err(|error| broken(&error))?;
         Ok(Answers { from: BufReader::new(stream) })
+    }
+
+    /// Asks something during whose answer the client has more to say.
+    ///
+    /// # Errors
+    /// [`AskError`]; the daemon has not acted.
+    pub(crate) fn converse(&self, command: Command) -> Result<(Answers, Sayer), AskError> {
+        let answers = self.open(command, None)?;
+        let to = answers.from.get_ref().try_clone().map_err(|error| AskError::World(error.to_string()))?;
+        Ok((answers, Sayer(Arc::new(Mutex::new(to)))))
     }
 
     fn shown(&self) -> String {
@@ -138,6 +154,19 @@ impl Client {
     fn served_by(&self, _: &UnixStream) -> std::io::Result<u32> {
         use std::os::unix::fs::MetadataExt;
         Ok(std::fs::metadata(&self.socket)?.uid())
+    }
+}
+
+/// The client's side of a conversation. Clones speak on the same connection, line by line.
+#[derive(Debug, Clone)]
+pub(crate) struct Sayer(Arc<Mutex<UnixStream>>);
+
+impl Sayer {
+    /// Says something. False: nobody hears it any more.
+    pub(crate) fn say(&self, what: &ViewerSays) -> bool {
+        let Ok(mut line) = serde_json::to_vec(what) else { return false };
+        line.push(b'\n');
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line).is_ok()
     }
 }
 

@@ -138,7 +138,7 @@ fn pair(host: &Device, guest: &Device) -> Result<String, Failure> {
             }
             ReplyBody::Done(_) => return guest.joined().map(|()| agreed),
             ReplyBody::Failed(failure) => return Err(failure),
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Sending(_) => {}
+            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) => {}
         }
     }
 }
@@ -165,7 +165,8 @@ impl Guest<'_> {
                 ReplyBody::Pairing(PairingEvent::Words { .. })
                 | ReplyBody::Progress(_)
                 | ReplyBody::Planned(_)
-                | ReplyBody::Sending(_) => {}
+                | ReplyBody::Sending(_)
+                | ReplyBody::Terminal(_) => {}
             }
         }
     }
@@ -175,7 +176,11 @@ impl Guest<'_> {
             match self.next()? {
                 ReplyBody::Done(_) => return Ok(()),
                 ReplyBody::Failed(failure) => return Err(failure),
-                ReplyBody::Pairing(_) | ReplyBody::Sending(_) | ReplyBody::Progress(_) | ReplyBody::Planned(_) => {}
+                ReplyBody::Pairing(_)
+                | ReplyBody::Sending(_)
+                | ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Terminal(_) => {}
             }
         }
     }

@@ -37,6 +37,18 @@ pub(crate) fn on_interrupt(then: impl Fn() -> bool + Send + 'static) {
     });
 }
 
+/// Calls `then` whenever the person's terminal has another size, until it returns false.
+pub(crate) fn on_resize(then: impl Fn() -> bool + Send + 'static) {
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            // Without a handler the other terminal keeps its size: what is drawn looks odd, and nothing is lost.
+            let Ok(mut resized) = signal(SignalKind::window_change()) else { return };
+            while resized.recv().await.is_some() && then() {}
+        });
+    });
+}
+
 async fn wait_for_signals(then: &impl Fn() -> bool) -> std::io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -28,6 +28,7 @@ mod places;
 mod progress;
 mod show;
 mod terminal;
+mod tty;
 mod units;
 mod up;
 mod verbs;

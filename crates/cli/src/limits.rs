@@ -15,6 +15,12 @@ pub(crate) const STOPPING: Duration = Duration::from_secs(5);
 /// Most events that wait between the socket's thread and the screen; more hold the socket back.
 pub(crate) const EVENTS: usize = 64;
 
+/// How often a viewer that types says that it is there. Source: a third of the lease that the daemon gives.
+pub(crate) const BEAT: Duration = Duration::from_secs(5);
+
+/// Bytes read from the keyboard at once: a paste of a page.
+pub(crate) const TYPED_AT_ONCE: usize = 4 << 10;
+
 /// Width of tables, in columns: the narrowest terminal that is common.
 pub(crate) const WIDTH: usize = 80;
 

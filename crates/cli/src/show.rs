@@ -37,6 +37,7 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Log { lines, earlier, verdict } => log::page(lines, *earlier, verdict.as_ref()),
         Answer::Policies { peers } => policies::page(peers),
         Answer::Adopted(session) => sessions::adopted(session),
+        Answer::TerminalEnded(end) => Page::of(&end.text),
         Answer::Told(letter) => letters::told(letter),
         Answer::Inbox { letters, more, notes } => letters::page(letters, *more, notes, now),
         Answer::Letter { letter, text } => letters::letter(letter, text, now),

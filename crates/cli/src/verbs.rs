@@ -5,12 +5,14 @@ pub(crate) mod moving;
 mod pairing;
 mod seizing;
 pub(crate) mod sending;
+mod terminals;
 
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cede_wire::control::terminal::Keyboard;
 use cede_wire::control::{Answer, Check, Command, Failure, MoveRequest, ReplyBody, exit};
 use cede_wire::record::PeerPolicy;
 use clap::CommandFactory;
@@ -70,7 +72,15 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         }
         Verb::Adopt { directory } => hand.ask(adopt(&directory)?),
         Verb::Doctor => hand.doctor(&places),
-        Verb::Stop => hand.stop(&places.socket),
+        Verb::Stop { yes } => hand.stop(yes, &places.socket),
+        Verb::Run(run) => terminals::run(&hand, run),
+        Verb::Attach { session } => terminals::view(&hand, session, Keyboard::IfFree),
+        Verb::Watch { session } => terminals::view(&hand, session, Keyboard::No),
+        Verb::Drive { session, force } => {
+            terminals::view(&hand, session, if force { Keyboard::Insisted } else { Keyboard::Wanted })
+        }
+        Verb::Hold { session } => hand.ask(Command::Hold { session }),
+        Verb::Release { session } => hand.ask(Command::Release { session }),
         Verb::Mcp => mcp::run(hand.client),
         Verb::Demo(options) => demo::run(&options, terminal),
         Verb::Completions { shell } => Ok(completions(shell)),
@@ -101,7 +111,10 @@ impl Hand<'_> {
     }
 
     /// Ends the daemon, and waits until it is gone: the next `cede up` finds the place free.
-    fn stop(&self, socket: &Path) -> Result<u8, Failure> {
+    fn stop(&self, yes: bool, socket: &Path) -> Result<u8, Failure> {
+        if !yes {
+            terminals::may_end(self)?;
+        }
         self.end_with(Command::Stop, socket)
     }
 

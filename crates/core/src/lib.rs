@@ -29,6 +29,7 @@ pub mod chain;
 pub mod custodian;
 pub mod destination;
 pub mod electorate;
+pub mod lease;
 pub mod ledger;
 pub mod limits;
 pub mod now;

@@ -98,6 +98,14 @@ pub const ASK_PAUSE_LONGEST: Duration = Duration::from_secs(15 * 60);
 /// Longest standing yes to what needs a person: a working day.
 pub const ACCEPT_LONGEST: Duration = Duration::from_secs(8 * 60 * 60);
 
+/// How long a driver may be silent. Three beats of [`DRIVER_BEAT`]: one may be lost.
+pub const DRIVER_LEASE: Duration = Duration::from_secs(15);
+/// How often a driver says that it is there.
+pub const DRIVER_BEAT: Duration = Duration::from_secs(5);
+
+/// Longest hold: a person who forgot about it does not lock the others out for ever. Source: the threat model.
+pub const HOLD_LONGEST: Duration = Duration::from_secs(30 * 60);
+
 /// Letters to one peer that have not ended, and bytes of their words. A week of one every minute fits.
 pub const OUTBOX_LETTERS: usize = 10_000;
 /// See [`OUTBOX_LETTERS`].

@@ -62,6 +62,10 @@ impl Actor {
             Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
             Command::Log { tail, verify } => self.ask_log(tail, verify, replies),
             Command::Stop => self.stop(&replies),
+            Command::Hold { session } => replies.settle(crate::terminals::hold(&self.context, &session)),
+            Command::Release { session } => replies.settle(crate::terminals::release(&self.context, &session)),
+            // Their connections are served apart from the others.
+            Command::Run(_) | Command::View(_) => {}
             Command::Tell(request) => self.ask_tell(request, replies),
             Command::Inbox { sent, all } => self.ask_inbox(sent, all, replies),
             Command::Letter { id } => self.ask_letter(&id, replies),
@@ -535,6 +539,10 @@ fn changes(command: &Command) -> bool {
         | Command::Devices
         | Command::Doctor
         | Command::Approvals
+        | Command::Run(_)
+        | Command::View(_)
+        | Command::Hold { .. }
+        | Command::Release { .. }
         | Command::Inbox { .. }
         | Command::Letter { .. }
         | Command::Policies { .. }

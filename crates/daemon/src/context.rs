@@ -62,6 +62,7 @@ pub(crate) struct Shared {
     /// The greeting is another from now on.
     pub(crate) greeting: tokio::sync::Notify,
     pub(crate) last_look: crate::sessions::LastLook,
+    pub(crate) terminals: crate::terminals::Terminals,
 }
 
 /// Why something that was begun has no result.

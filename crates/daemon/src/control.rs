@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::context::Context;
 use crate::limits;
 use crate::offering::failure;
+use crate::terminals::local::{self, Question};
 
 /// Where the answers of one question go.
 #[derive(Clone)]
@@ -112,9 +113,10 @@ pub(crate) async fn serve(context: Context, listener: UnixListener) {
 
 async fn answer(context: &Context, client: UnixStream, seat: OwnedSemaphorePermit, waiting: &Arc<Semaphore>) {
     let (read, mut write) = client.into_split();
+    let mut read = BufReader::new(read);
     let (sender, mut bodies) = mpsc::channel(limits::REPLIES);
     let replies = Replies(sender);
-    let asked = tokio::time::timeout(limits::CLIENT_PATIENCE, question(read)).await;
+    let asked = tokio::time::timeout(limits::CLIENT_PATIENCE, question(&mut read)).await;
     // Whoever waits for a person or a peer keeps nobody from asking, cancelling or stopping.
     let seat = match &asked {
         Ok(Ok(request)) if waits(&request.command) => waiting.clone().try_acquire_owned().ok(),
@@ -122,6 +124,12 @@ async fn answer(context: &Context, client: UnixStream, seat: OwnedSemaphorePermi
     };
     match asked {
         Ok(Ok(_)) if seat.is_none() => replies.failed(crowded()),
+        Ok(Ok(Request { command: Command::Run(request), .. })) => {
+            bodies = local::serve(context.clone(), Question::Run(request), read);
+        }
+        Ok(Ok(Request { command: Command::View(request), .. })) => {
+            bodies = local::serve(context.clone(), Question::View(request), read);
+        }
         Ok(Ok(request)) => {
             let asked = replies.clone();
             if context.ask(move |actor| actor.command(request.command, asked)).await.is_err() {
@@ -163,6 +171,8 @@ fn waits(command: &Command) -> bool {
             | Command::Pair { .. }
             | Command::PairWith { .. }
             | Command::Send(_)
+            | Command::Run(_)
+            | Command::View(_)
     )
 }
 
@@ -177,9 +187,9 @@ async fn is_gone(write: &tokio::net::unix::OwnedWriteHalf) -> bool {
     matches!(looked, Ok(Ok(ready)) if ready.is_write_closed())
 }
 
-async fn question(read: tokio::net::unix::OwnedReadHalf) -> Result<Request, Failure> {
+async fn question(read: &mut BufReader<tokio::net::unix::OwnedReadHalf>) -> Result<Request, Failure> {
     let mut line = Vec::new();
-    let mut bounded = BufReader::new(read).take(CONTROL_LINE_BYTES as u64);
+    let mut bounded = read.take(CONTROL_LINE_BYTES as u64);
     let io = |error: std::io::Error| failure(exit::FAILED, "the question was not read", &error.to_string(), "");
     bounded.read_until(b'\n', &mut line).await.map_err(io)?;
     let schema = serde_json::from_slice::<serde_json::Value>(&line).ok();

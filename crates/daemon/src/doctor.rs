@@ -17,9 +17,7 @@ fn check(what: &str, result: &str, found: impl Into<String>, cure: &str) -> Chec
 /// What needs the disk or other programs. Blocks.
 pub(crate) fn outside(context: &Context) -> (Vec<Check>, Vec<SessionInfo>) {
     let mut checks = vec![git(), space(context)];
-    checks.extend(
-        AgentKind::ALL.into_iter().filter(|agent| *agent != AgentKind::Files).map(|agent| installed(context, agent)),
-    );
+    checks.extend(AgentKind::ALL.into_iter().filter(|agent| is_program(*agent)).map(|agent| installed(context, agent)));
     let sessions = crate::sessions::discover(context).sessions;
     checks.extend(leftovers(context, &sessions));
     (checks, sessions.into_iter().filter(|info| is_gone(context, info)).collect())
@@ -30,6 +28,14 @@ pub(crate) fn outside(context: &Context) -> (Vec<Check>, Vec<SessionInfo>) {
 fn is_gone(context: &Context, info: &SessionInfo) -> bool {
     let ours = info.key.agent == AgentKind::Files || context.places.contains_key(&info.key.id());
     ours && matches!(found(std::fs::metadata(&info.directory)), Ok(None))
+}
+
+/// A plain directory and a hosted terminal need nothing that could be missing.
+fn is_program(agent: AgentKind) -> bool {
+    match agent {
+        AgentKind::Files | AgentKind::Terminal => false,
+        AgentKind::Codex | AgentKind::ClaudeCode | AgentKind::OpenCode => true,
+    }
 }
 
 fn git() -> Check {

@@ -49,6 +49,7 @@ mod spoken;
 mod status;
 mod succession;
 mod take;
+mod terminals;
 mod transfers;
 mod witness;
 

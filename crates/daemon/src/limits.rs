@@ -23,6 +23,26 @@ pub(crate) const CLIENT_STUCK: Duration = Duration::from_secs(60);
 /// Time for a client to send its question.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Hosted terminals at once: more than a person looks after, and with their screens and output a few hundred MiB at the
+/// very worst.
+pub(crate) const TERMINALS: usize = 16;
+/// Viewers of one terminal at once.
+pub(crate) const VIEWERS: usize = 32;
+/// Longest name of a hosted terminal, characters.
+pub(crate) const TERMINAL_NAME_CHARS: usize = 64;
+/// Bytes of one piece of a terminal's output on the control socket.
+pub(crate) const FRAME_BYTES: usize = 16 << 10;
+/// Pieces of output that wait for one viewer; the rest waits in the terminal's own ring.
+pub(crate) const VIEWER_FRAMES: usize = 8;
+/// Longest line that a viewer may send: a paste of a few pages, as base64.
+pub(crate) const VIEWER_LINE_BYTES: u64 = 256 << 10;
+/// How often a viewer is told who drives where nothing else happens: leases end by silence.
+pub(crate) const VIEWER_LOOK: Duration = Duration::from_secs(1);
+/// How long hosted commands have after the hang-up before they are killed when the daemon stops.
+pub(crate) const HANG_UP: Duration = Duration::from_secs(3);
+/// Pause between two looks whether they have ended.
+pub(crate) const HANG_UP_LOOK: Duration = Duration::from_millis(20);
+
 /// How long a new device looks for one that shows words, and how many it tries.
 pub(crate) const LOOK_AROUND: Duration = Duration::from_secs(5);
 /// See [`LOOK_AROUND`].

@@ -145,6 +145,9 @@ async fn ready(context: &Context, order: &Order) -> Result<SessionInfo, Failure>
 }
 
 pub(crate) fn describe(context: &Context, key: &cede_wire::session::SessionKey) -> Result<SessionInfo, PayloadError> {
+    if key.agent == cede_wire::session::AgentKind::Terminal {
+        return Err(PayloadError::Terminal);
+    }
     let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
     Ok(context.located(adapter.describe(&key.native)?))
 }
@@ -229,6 +232,7 @@ pub(crate) fn not_captured(error: &PayloadError) -> Failure {
         | PayloadError::Capture(_)
         | PayloadError::Read(_)
         | PayloadError::NoAdapter
+        | PayloadError::Terminal
         | PayloadError::Own(_)
         | PayloadError::Io { .. } => (exit::FAILED, None),
     };

@@ -92,6 +92,8 @@ pub(crate) enum PayloadError {
     Read(#[from] ReadError),
     #[error("this build knows no adapter for the agent")]
     NoAdapter,
+    #[error("a hosted terminal does not move: its processes cannot go on elsewhere; start the command there: cede run")]
+    Terminal,
     #[error("the session has more than {0} entries")]
     TooLarge(usize),
     #[error("the state of cede itself lies in {0} or around it, with this device's key; move another directory")]

@@ -145,6 +145,7 @@ pub async fn run(options: Options, told: impl FnOnce(&Up)) -> Result<(), RunErro
     ];
     let ended = actor.run(inbox).await;
     around.iter().for_each(tokio::task::JoinHandle::abort);
+    context.terminals.end_all().await;
     context.endpoint.close().await;
     context.listings.close();
     // Last: who waits for the end of this daemon waits for its socket to go.
@@ -236,6 +237,7 @@ fn share(
         places: dashmap::DashMap::new(),
         greeting: tokio::sync::Notify::new(),
         last_look: crate::sessions::LastLook::default(),
+        terminals: crate::terminals::Terminals::default(),
         stages: std::sync::Mutex::default(),
         captures: std::sync::Mutex::default(),
         hands: std::sync::Mutex::default(),

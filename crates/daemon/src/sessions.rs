@@ -56,6 +56,7 @@ pub(crate) fn look(context: &Context) -> Found {
             Err(error) => found.silent.push(format!("{}: {error}", adapter.agent().name())),
         }
     }
+    found.sessions.extend(context.terminals.infos());
     found.sessions.sort_by_key(|info| std::cmp::Reverse(info.updated_unix_ms));
     if let Ok(mut last) = context.last_look.0.lock() {
         *last = Some((Instant::now(), found.clone()));
@@ -131,6 +132,11 @@ impl Actor {
         let here = self.is_here(id);
         let directory = Path::new(&info.directory);
         let resume = self.context.adapter(info.key.agent).filter(|_| self.custodian.may_act(id));
+        let hosted = self.context.terminals.get(id);
+        let resume = match &hosted {
+            Some(_) => format!("cede attach {}", id.short()),
+            None => resume.map_or_else(String::new, |adapter| adapter.resume_command(&info.key.native, directory)),
+        };
         SessionSummary {
             id,
             agent: info.key.agent,
@@ -146,7 +152,8 @@ impl Actor {
             here,
             token: self.custodian.token(id),
             state: self.state_of(id),
-            resume: resume.map_or_else(String::new, |adapter| adapter.resume_command(&info.key.native, directory)),
+            resume,
+            terminal: hosted.map(|hosted| hosted.summary(&self.context)),
         }
     }
 
@@ -177,6 +184,7 @@ impl Actor {
             token: self.custodian.token(id),
             state: self.state_of(id),
             resume: String::new(),
+            terminal: None,
         })
     }
 
@@ -378,5 +386,6 @@ pub(crate) fn remote(listed: ListedSession, owner: String) -> SessionSummary {
         here: false,
         token: listed.token,
         resume: String::new(),
+        terminal: None,
     }
 }

@@ -52,12 +52,12 @@ impl Actor {
         }
     }
 
-    /// Every session that moved or moves, and the few newest others.
+    /// Every session that moved or moves, every hosted terminal, and the few newest others.
     fn notable(&self, all: Vec<SessionSummary>) -> Vec<SessionSummary> {
         let known: BTreeSet<_> = self.custodian.sessions().map(|(id, _)| id).collect();
         let mut recent = 0;
         let keep = |session: &SessionSummary| {
-            if known.contains(&session.id) {
+            if known.contains(&session.id) || session.terminal.is_some() {
                 return true;
             }
             recent += 1;

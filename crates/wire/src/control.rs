@@ -21,6 +21,11 @@ use crate::refusal::Refusal;
 use crate::session::{Activity, AgentKind};
 use crate::transfer::ShownPath;
 
+pub mod exit;
+pub mod terminal;
+
+use terminal::{RunRequest, TerminalEnd, TerminalEvent, TerminalSummary, ViewRequest};
+
 /// Name and version of this protocol; the first field of every line.
 pub const SCHEMA: &str = "cede.control/1";
 
@@ -177,6 +182,21 @@ pub enum Command {
     },
     /// Stops the daemon when no move is between its decision and its end.
     Stop,
+    /// Hosts a command in a terminal and looks on, with the keyboard. The connection lasts until one of the two ends, and the
+    /// client says [`terminal::ViewerSays`] on it.
+    Run(RunRequest),
+    /// Looks on at a hosted terminal, here or on another device. The connection is that of [`Command::Run`].
+    View(ViewRequest),
+    /// Lets nobody but the person at this machine type into a terminal, for a while.
+    Hold {
+        /// The session.
+        session: String,
+    },
+    /// Ends a hold.
+    Release {
+        /// The session.
+        session: String,
+    },
     /// Tells a peer something. Answered once it is durable here, and later if it is waited for.
     Tell(TellRequest),
     /// The letters that came, or those that were told.
@@ -310,6 +330,8 @@ pub enum ReplyBody {
     Pairing(PairingEvent),
     /// A sending of files goes on.
     Sending(Box<TransferSummary>),
+    /// A hosted terminal goes on.
+    Terminal(TerminalEvent),
     /// The last line: it worked.
     Done(Answer),
     /// The last line: it did not.
@@ -422,6 +444,9 @@ pub struct SessionSummary {
     pub state: String,
     /// What to type to go on with it here, empty where it is not in charge.
     pub resume: String,
+    /// More about it where it is a hosted terminal of this device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSummary>,
 }
 
 /// A device in lists.
@@ -716,6 +741,8 @@ pub enum Answer {
     },
     /// A directory is a session now.
     Adopted(Box<SessionSummary>),
+    /// A viewer looks on no more.
+    TerminalEnded(TerminalEnd),
     /// What became of a letter that was told.
     Told(Box<LetterSummary>),
     /// Letters.
@@ -763,28 +790,4 @@ pub struct Failure {
     pub refusal: Option<Refusal>,
     /// Where the session is now, where one was meant.
     pub now_at: Option<String>,
-}
-
-/// Exit codes of `cede`. Source: SPEC L-4.
-pub mod exit {
-    /// It worked.
-    pub const OK: u8 = 0;
-    /// It failed.
-    pub const FAILED: u8 = 1;
-    /// The command line is wrong.
-    pub const USAGE: u8 = 2;
-    /// No daemon runs.
-    pub const NO_DAEMON: u8 = 3;
-    /// A peer or an operator refused.
-    pub const REFUSED: u8 = 4;
-    /// Held or pending.
-    pub const PENDING: u8 = 5;
-    /// This device is not the owner.
-    pub const NOT_OWNER: u8 = 6;
-    /// No answer in time.
-    pub const TIMEOUT: u8 = 7;
-    /// No common protocol version.
-    pub const VERSION: u8 = 8;
-    /// Interrupted by the person.
-    pub const INTERRUPTED: u8 = 130;
 }

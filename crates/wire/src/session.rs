@@ -16,11 +16,13 @@ pub enum AgentKind {
     ClaudeCode,
     /// 3: OpenCode.
     OpenCode,
+    /// 4: no agent: a command in a terminal that the daemon hosts.
+    Terminal,
 }
 
 impl AgentKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Self; 4] = [Self::Files, Self::Codex, Self::ClaudeCode, Self::OpenCode];
+    pub const ALL: [Self; 5] = [Self::Files, Self::Codex, Self::ClaudeCode, Self::OpenCode, Self::Terminal];
 
     /// The name in commands and in JSON.
     pub const fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl AgentKind {
             Self::Codex => "codex",
             Self::ClaudeCode => "claude-code",
             Self::OpenCode => "opencode",
+            Self::Terminal => "terminal",
         }
     }
 }

@@ -10,7 +10,11 @@ fn told_until(devices: &mut Devices, id: SessionId, phase: Option<Phase>) -> Rep
         match &body {
             ReplyBody::Progress(step) if Some(step.phase) == phase => break body,
             ReplyBody::Done(_) | ReplyBody::Failed(_) => break body,
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
+            ReplyBody::Progress(_)
+            | ReplyBody::Planned(_)
+            | ReplyBody::Pairing(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Terminal(_) => {}
         }
     };
     devices.a.kill();

@@ -529,7 +529,7 @@ fn info() -> SessionInfo {
 fn refused_numbers() -> Vec<Vector> {
     vec![
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
-        refused("agent of a later version", "A-1", "AgentKind", &[4], "the bytes are not a AgentKind"),
+        refused("agent of a later version", "A-1", "AgentKind", &[5], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
         refused("record of a later version", "J-6", "Record", &[23], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),

@@ -85,6 +85,7 @@ pub fn plant(
         AgentKind::Codex => codex::plant(surroundings, workdir, random, story),
         AgentKind::ClaudeCode => claude_code::plant(surroundings, workdir, random, story),
         AgentKind::OpenCode => opencode::plant(surroundings, workdir, random, story),
+        AgentKind::Terminal => Err(AgentError::BadArrival("a terminal keeps no conversation".to_owned())),
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn add_conversation(
     device: &Device,
 ) -> Result<(), Failure> {
     match session.agent {
-        AgentKind::Files => Ok(()),
+        AgentKind::Files | AgentKind::Terminal => Ok(()),
         AgentKind::Codex => add_files(evidence, &device.home.join(".codex/sessions"), &session.native),
         AgentKind::ClaudeCode => add_files(evidence, &device.home.join(".claude/projects"), &session.native),
         AgentKind::OpenCode => add_export(evidence, &session.native, device),

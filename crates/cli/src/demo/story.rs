@@ -118,7 +118,9 @@ impl<'a> Story<'a> {
             units::count(evidence.status.len() as u64, "line", "lines"),
         ));
         self.terminal.say(match session.agent {
-            AgentKind::Files => "the directory itself moves, as a session without an agent".to_owned(),
+            AgentKind::Files | AgentKind::Terminal => {
+                "the directory itself moves, as a session without an agent".to_owned()
+            }
             AgentKind::Codex | AgentKind::ClaudeCode | AgentKind::OpenCode => format!(
                 "the {} session \"{}\" moves; no agent is installed in these homes, so it is carried only",
                 session.agent.name(),

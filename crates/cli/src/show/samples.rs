@@ -46,6 +46,7 @@ pub(crate) fn session(title: &str) -> SessionSummary {
         token: FencingToken { generation: 0, epoch: 2 },
         state: "in charge here".into(),
         resume: "cd /home/ada/project && claude --resume 5d1c".into(),
+        terminal: None,
     }
 }
 

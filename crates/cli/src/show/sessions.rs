@@ -1,6 +1,7 @@
 //! Sessions in lists.
 
 use cede_wire::control::SessionSummary;
+use cede_wire::control::terminal::TerminalSummary;
 use cede_wire::session::Activity;
 
 use crate::page::{Ink, Page, Span, faint, plain, strong};
@@ -51,6 +52,9 @@ pub(crate) fn adopted(session: &SessionSummary) -> Page {
 
 /// What the agent does where the session is in charge here, else the state: the owner stands beside it.
 fn short_state(session: &SessionSummary) -> Span {
+    if session.terminal.is_some() {
+        return state(session);
+    }
     match &session.activity {
         Some(activity) if session.here => {
             let (word, ink) = doing(activity).unwrap_or(("idle", Ink::Good));
@@ -62,11 +66,26 @@ fn short_state(session: &SessionSummary) -> Span {
 
 /// The state, and what the agent does where it is in charge here.
 fn state(session: &SessionSummary) -> Span {
+    if let Some(terminal) = &session.terminal {
+        return Span::new(Ink::Good, looked_at(terminal));
+    }
     let doing = session.activity.as_ref().and_then(doing);
     match doing {
         Some((word, ink)) => Span::new(ink, format!("{}, {word}", session.state)),
         None if session.here => Span::new(Ink::Good, &session.state),
         None => plain(&session.state),
+    }
+}
+
+/// Who has the keyboard, and how many look on besides.
+fn looked_at(terminal: &TerminalSummary) -> String {
+    let others = u64::from(terminal.viewers).saturating_sub(u64::from(terminal.driver.is_some()));
+    let driver = terminal.driver.as_ref().map_or_else(|| "nobody drives".to_owned(), |who| format!("{who} drives"));
+    let held = if terminal.held { ", held" } else { "" };
+    match others {
+        0 => format!("{driver}{held}"),
+        1 => format!("{driver}, one looks on{held}"),
+        more => format!("{driver}, {more} look on{held}"),
     }
 }
 
@@ -108,6 +127,18 @@ mod tests {
         let files = SessionSummary { bytes: 0, ..samples::session("Notes") };
         let text = page(&[files], samples::NOW).render(false);
         assert!(!text.contains("0 B") && text.contains("  -  "), "{text}");
+    }
+
+    #[test]
+    fn hosted_terminal_says_who_drives_it() {
+        let about = |driver: Option<&str>, viewers, held| {
+            let driver = driver.map(str::to_owned);
+            TerminalSummary { command: "htop".into(), pid: 7, driver, held, viewers }
+        };
+        assert_eq!(looked_at(&about(Some("server"), 1, true)), "server drives, held");
+        assert_eq!(looked_at(&about(Some("server"), 3, false)), "server drives, 2 look on");
+        let session = SessionSummary { terminal: Some(about(None, 1, false)), ..samples::session("htop") };
+        assert!(page(&[session], samples::NOW).render(false).contains("nobody drives"));
     }
 
     #[test]

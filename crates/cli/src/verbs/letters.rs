@@ -23,7 +23,8 @@ pub(crate) fn tell(hand: &Hand<'_>, tell: Tell) -> Result<u8, Failure> {
             cede_wire::control::ReplyBody::Progress(_)
             | cede_wire::control::ReplyBody::Planned(_)
             | cede_wire::control::ReplyBody::Pairing(_)
-            | cede_wire::control::ReplyBody::Sending(_) => {}
+            | cede_wire::control::ReplyBody::Sending(_)
+            | cede_wire::control::ReplyBody::Terminal(_) => {}
         }
     };
     let code = code(&letter, waits);

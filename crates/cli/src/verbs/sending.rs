@@ -53,7 +53,7 @@ fn until_the_end(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Answer, Fa
                     hand.terminal.reply(&ReplyBody::Sending(summary.clone()));
                     last = Some(summary);
                 }
-                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) => {}
+                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Terminal(_) => {}
             },
             Ok(Event::Interrupted) => {
                 carried.clear();

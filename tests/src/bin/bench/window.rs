@@ -111,7 +111,11 @@ fn interrupted(program: &Path, end: End) -> (Option<Duration>, u64) {
             }
             ReplyBody::Done(_) => return (resumed, carried() - before),
             ReplyBody::Failed(failure) => panic!("{failure:?}"),
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) => {}
+            ReplyBody::Progress(_)
+            | ReplyBody::Planned(_)
+            | ReplyBody::Pairing(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Terminal(_) => {}
         }
     }
 }

@@ -1,0 +1,66 @@
+//! The person's own terminal while another one is drawn on it: raw, and put back however the command ends.
+
+pub(crate) mod keys;
+
+use std::io::{IsTerminal, Write};
+
+use cede_wire::control::terminal::TerminalSize;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// The terminal in raw mode. It is put back when this value goes: at the end, after an error, in a panic.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    before: Termios,
+}
+
+impl Raw {
+    /// None: the standard input is no terminal, or the standard output is none.
+    pub(crate) fn enter() -> Option<Self> {
+        if !is_there() {
+            return None;
+        }
+        let before = tcgetattr(std::io::stdin()).ok()?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(std::io::stdin(), OptionalActions::Now, &raw).ok()?;
+        Some(Self { before })
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // The screen first: a person who has a shell again must be able to read it.
+        let _closed = draw(LEAVE);
+        let _gone = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.before);
+    }
+}
+
+/// Leaves the other screen, and takes back reports of mouse and focus, margins, key modes, colours and character sets.
+const LEAVE: &[u8] = b"\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\x1b[?2026l\
+                       \x1b7\x1b[r\x1b8\x1b[?1l\x1b>\x1b[?25h\x1b[0 q\x1b[4l\x1b[?7h\x1b(B\x0f\x1b[m\r\n";
+
+/// Whether a person sits in front of a terminal.
+pub(crate) fn is_there() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// The size of the person's terminal.
+pub(crate) fn size() -> Option<TerminalSize> {
+    let size = tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_row > 0 && size.ws_col > 0).then_some(TerminalSize { rows: size.ws_row, columns: size.ws_col })
+}
+
+/// Draws what came of the other terminal.
+pub(crate) fn draw(bytes: &[u8]) -> std::io::Result<()> {
+    let mut to = std::io::stdout().lock();
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// A sentence of ours in the last line, until something is drawn over it.
+pub(crate) fn remark(text: &str) {
+    let size = size().unwrap_or(TerminalSize { rows: 24, columns: 80 });
+    let text: String = crate::page::safe(text).chars().take(usize::from(size.columns).saturating_sub(9)).collect();
+    let line = format!("\x1b7\x1b[{};1H\x1b[0;7m cede: {text} \x1b[m\x1b[K\x1b8", size.rows);
+    let _closed = draw(line.as_bytes());
+}

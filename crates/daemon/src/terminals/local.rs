@@ -1,0 +1,221 @@
+//! A person at this machine looks on, over the control socket: output goes out on the connection of the question, what the
+//! person types comes in on it.
+
+use std::sync::Arc;
+
+use cede_core::lease::{Asked, ViewerId};
+use cede_wire::control::terminal::{
+    Base64, Keyboard, RunRequest, TerminalEnd, TerminalEvent, TerminalSize, TerminalState, ViewRequest, ViewerSays,
+};
+use cede_wire::control::{Answer, Failure, ReplyBody, exit};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::unix::OwnedReadHalf;
+use tokio::sync::mpsc;
+
+use super::desk::{TypeError, Who};
+use super::{Hosted, run};
+use crate::context::Context;
+use crate::limits;
+use crate::offering::failure;
+
+/// The lines of one viewer.
+pub(crate) type Lines = BufReader<OwnedReadHalf>;
+
+/// What a person sits in front of.
+struct Sight {
+    hosted: Arc<Hosted>,
+    viewer: ViewerId,
+    /// What it has seen already.
+    from: Option<u64>,
+}
+
+/// What a viewer asks for.
+pub(crate) enum Question {
+    /// To host a command, and to look on.
+    Run(RunRequest),
+    /// To look on.
+    View(ViewRequest),
+}
+
+/// Serves one viewer until it detaches, goes away, or the command has ended. What it is told comes back.
+pub(crate) fn serve(context: Context, question: Question, lines: Lines) -> mpsc::Receiver<ReplyBody> {
+    let (out, told) = mpsc::channel(limits::VIEWER_FRAMES);
+    tokio::spawn(attend_to(context, question, lines, out));
+    told
+}
+
+async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc::Sender<ReplyBody>) {
+    let last = match open(&context, question).await {
+        Ok(sight) => {
+            let end = look_on(&context, &sight, lines, &out).await;
+            sight.hosted.get_up(sight.viewer);
+            end.map(|end| ReplyBody::Done(Answer::TerminalEnded(end)))
+        }
+        Err(failed) => Some(ReplyBody::Failed(failed)),
+    };
+    if let Some(last) = last {
+        // One that went away needs no last word.
+        let _ = out.send(last).await;
+    }
+}
+
+async fn open(context: &Context, question: Question) -> Result<Sight, Failure> {
+    let (hosted, request) = match question {
+        Question::Run(request) => {
+            let keyboard = Keyboard::Wanted;
+            let view = ViewRequest { session: String::new(), keyboard, size: Some(request.size), from: None };
+            (run(context, request).await?, view)
+        }
+        Question::View(request) => (meant(context, &request.session)?, request),
+    };
+    sit_down(context, hosted, &request)
+}
+
+fn sit_down(context: &Context, hosted: Arc<Hosted>, request: &ViewRequest) -> Result<Sight, Failure> {
+    let Some(viewer) = hosted.sit_down(Who::here()) else {
+        let why = format!("{} look on already", limits::VIEWERS);
+        return Err(failure(exit::FAILED, "you do not look on", &why, "cede status"));
+    };
+    let sight = Sight { hosted, viewer, from: request.from };
+    let insist = request.keyboard == Keyboard::Insisted;
+    if request.keyboard != Keyboard::No {
+        match sight.hosted.ask(viewer, insist, context.clock.now()) {
+            Asked::Granted { .. } => take_size(context, &sight, request.size),
+            Asked::Driven(_) | Asked::Held if request.keyboard == Keyboard::IfFree => {}
+            refused @ (Asked::Driven(_) | Asked::Held) => {
+                sight.hosted.get_up(viewer);
+                return Err(driven(&sight.hosted, refused));
+            }
+        }
+    }
+    Ok(sight)
+}
+
+fn take_size(context: &Context, sight: &Sight, size: Option<TerminalSize>) {
+    if let Some(size) = size {
+        sight.hosted.resize(sight.viewer, size, context.clock.now());
+    }
+}
+
+fn driven(hosted: &Hosted, asked: Asked) -> Failure {
+    let who = match asked {
+        Asked::Driven(other) => hosted.driver_name(other),
+        Asked::Granted { .. } | Asked::Held => "the person at the machine".to_owned(),
+    };
+    let short = hosted.session.short();
+    let cure = format!("look on: cede watch {short}; take the keyboard: cede drive {short} --force");
+    failure(exit::PENDING, "you do not drive", &format!("{who} drives {} now", hosted.title), &cure)
+}
+
+/// The terminal that a person means.
+pub(crate) fn meant(context: &Context, text: &str) -> Result<Arc<Hosted>, Failure> {
+    let found = context.terminals.meant(text);
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => {
+            let why = format!("no terminal that this device hosts is called {text}");
+            Err(failure(exit::USAGE, "no terminal is meant", &why, "cede ls; to host one: cede run"))
+        }
+        several => {
+            let list: Vec<String> =
+                several.iter().take(5).map(|one| format!("{} ({})", one.session.short(), one.title)).collect();
+            let why = format!("{} terminals fit: {}", several.len(), list.join(", "));
+            Err(failure(exit::USAGE, "it is not clear which terminal is meant", &why, "name one by its id"))
+        }
+    }
+}
+
+/// None: the client is gone.
+async fn look_on(context: &Context, sight: &Sight, lines: Lines, out: &mpsc::Sender<ReplyBody>) -> Option<TerminalEnd> {
+    let opened =
+        TerminalEvent::Opened { session: sight.hosted.session, title: sight.hosted.title.clone(), device: None };
+    out.send(ReplyBody::Terminal(opened)).await.ok()?;
+    tokio::select! {
+        end = show(context, sight, out) => end,
+        detached = listen(context, sight, lines, out) => detached.then(|| detached_from(&sight.hosted)),
+    }
+}
+
+fn detached_from(hosted: &Hosted) -> TerminalEnd {
+    let text = format!("detached; {} goes on: cede attach {}", hosted.title, hosted.session.short());
+    TerminalEnd { session: hosted.session, goes_on: true, code: None, signal: None, text }
+}
+
+/// Shows what comes, until the command has ended. None: the client is gone.
+async fn show(context: &Context, sight: &Sight, out: &mpsc::Sender<ReplyBody>) -> Option<TerminalEnd> {
+    let hosted = &sight.hosted;
+    let mut screen = hosted.terminal.view(sight.from);
+    let mut changed = hosted.news.changed.subscribe();
+    let mut told: Option<TerminalState> = None;
+    loop {
+        let state = hosted.state(sight.viewer, context.clock.now());
+        if told.as_ref() != Some(&state) {
+            out.send(ReplyBody::Terminal(TerminalEvent::State(state.clone()))).await.ok()?;
+            told = Some(state);
+        }
+        let end = hosted.terminal.end();
+        let frame = screen.next(limits::FRAME_BYTES);
+        match (frame, end) {
+            (Some(frame), _) => {
+                let bytes = Base64(frame.bytes);
+                let output = TerminalEvent::Output { fresh: frame.fresh, bytes, next: frame.next };
+                out.send(ReplyBody::Terminal(output)).await.ok()?;
+            }
+            (None, Some(end)) => return Some(hosted.last_word(end)),
+            (None, None) => {
+                // Leases end by silence, which tells nobody.
+                let _ = tokio::time::timeout(limits::VIEWER_LOOK, changed.changed()).await;
+            }
+        }
+    }
+}
+
+/// Listens to the person. True: it detached; false: it is gone.
+async fn listen(context: &Context, sight: &Sight, mut lines: Lines, out: &mpsc::Sender<ReplyBody>) -> bool {
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut lines).take(limits::VIEWER_LINE_BYTES).read_until(b'\n', &mut line).await;
+        if !matches!(read, Ok(1..)) || line.last() != Some(&b'\n') {
+            return false;
+        }
+        let Ok(says) = serde_json::from_slice::<ViewerSays>(&line) else { return false };
+        if says == ViewerSays::Detach {
+            return true;
+        }
+        if let Some(text) = sight.heard(context, says) {
+            // A viewer whose lines are not taken has more pressing troubles than this note.
+            let _ = out.try_send(ReplyBody::Terminal(TerminalEvent::Note { text }));
+        }
+    }
+}
+
+impl Sight {
+    /// Something to say to the person, where there is.
+    fn heard(&self, context: &Context, says: ViewerSays) -> Option<String> {
+        let (hosted, now) = (&self.hosted, context.clock.now());
+        match says {
+            ViewerSays::Typed { bytes } => match hosted.type_in(self.viewer, &bytes.0, now) {
+                Ok(()) | Err(TypeError::NotDriver) => None,
+                Err(error @ TypeError::NotTaken(_)) => Some(error.to_string()),
+            },
+            ViewerSays::Resized { size } => {
+                hosted.resize(self.viewer, size, now);
+                None
+            }
+            ViewerSays::Beat => {
+                hosted.beat(self.viewer, now);
+                None
+            }
+            ViewerSays::Keyboard { insist } => match hosted.ask(self.viewer, insist, now) {
+                Asked::Granted { .. } => None,
+                Asked::Driven(other) => Some(format!("{} drives", hosted.driver_name(other))),
+                Asked::Held => Some("the terminal is held".to_owned()),
+            },
+            ViewerSays::LetGo => {
+                hosted.let_go(self.viewer);
+                None
+            }
+            ViewerSays::Detach => None,
+        }
+    }
+}
