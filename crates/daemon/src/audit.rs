@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cede_core::authority::{DecidedBy, RequestId};
+use cede_core::now::Now;
 use cede_seal::device::LocalDevice;
 use cede_store::audit::{AuditError, AuditLog, AuditMark};
 use cede_store::home::Home;
@@ -78,6 +79,12 @@ impl Audit {
             tracing::error!(left_out, "decisions are not in the record: there was no room for it");
         }
         self.pending.extend(later.into_iter().take(room));
+    }
+
+    /// This moment as rules of an earlier run are measured by: a clock that was set back while no daemon ran prolongs none.
+    pub(crate) fn not_before(&self, now: Now) -> Now {
+        let latest = self.log.as_ref().map_or(0, AuditLog::latest_unix_ms);
+        Now { unix_ms: now.unix_ms.max(latest), ..now }
     }
 
     /// When a checkpoint is due.
@@ -264,6 +271,39 @@ mod tests {
         assert_eq!(events, [acted(1), acted(2)]);
         audit.written(log, (Vec::new(), Ok((2, false))));
         assert!(!audit.is_broken());
+    }
+
+    /// Shows: U-6
+    #[test]
+    fn clock_that_was_set_back_before_a_start_prolongs_no_standing_yes() {
+        use cede_core::authority::Term;
+        use cede_wire::authority::Rule;
+
+        use crate::authorities::Authorities;
+        use crate::rules::Ruled;
+
+        const HOUR: u64 = 3_600_000;
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::open(&place.path().join("state")).unwrap();
+        let peer = DeviceId::new([1; 32]);
+        let audit = Audit::open(&home, peer).unwrap();
+        let began = audit.not_before(Now { monotonic: std::time::Duration::ZERO, unix_ms: 0 });
+        let term = Term {
+            rule: Rule::Accept,
+            from_unix_ms: began.unix_ms - 7 * HOUR,
+            until_unix_ms: Some(began.unix_ms + HOUR),
+        };
+        // The clock says that only one of its hours has passed.
+        let back = Now { unix_ms: began.unix_ms - 6 * HOUR, ..began };
+        let ruled = [Ruled::Rule(peer, Capability::File, term)];
+        let mut authorities = Authorities::restore(&ruled, audit.not_before(back));
+        let holds = |authorities: &mut Authorities, passed: u64| {
+            let monotonic = std::time::Duration::from_millis(passed);
+            let now = Now { monotonic, unix_ms: back.unix_ms + passed };
+            authorities.memory(peer).rule(Capability::File, now).is_some()
+        };
+        assert!(holds(&mut authorities, HOUR - 1));
+        assert!(!holds(&mut authorities, HOUR + 1));
     }
 
     /// Shows: U-10

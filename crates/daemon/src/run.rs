@@ -180,6 +180,8 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
     let context = share(options, (local, home), endpoint, clock, inputs, &ledger)?;
     facts.placed.values().for_each(|placed| context.locate(placed));
+    let audit = Audit::open(&context.home, context.local.device())?;
+    let authorities = Authorities::restore(&facts.ruled, audit.not_before(clock.now()));
     let actor = Actor {
         custodian,
         ledger,
@@ -193,9 +195,9 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         peers,
         pairing: crate::pairing::Pairing::default(),
         placed: facts.placed,
-        audit: Audit::open(&context.home, context.local.device())?,
+        audit,
         context,
-        authorities: Authorities::restore(&facts.ruled, clock.now()),
+        authorities,
         moves: crate::moves::Moves::default(),
         leaving: BTreeMap::new(),
         arriving: BTreeMap::new(),

@@ -40,6 +40,8 @@ pub struct AuditLog {
     end: u64,
     /// Number of the last entry.
     last: u64,
+    /// The latest time of an entry of the newest file.
+    latest_unix_ms: u64,
     chain: Hash,
     newest: Option<Signed<AuditCheckpoint>>,
     _claim: Claim,
@@ -114,6 +116,12 @@ impl AuditLog {
         Ok(AuditFiles { files, newest: mark.newest.clone() })
     }
 
+    /// The latest time that an entry of the newest file names, milliseconds since 1970; 0 where there is none. A clock that says
+    /// less was set back.
+    pub fn latest_unix_ms(&self) -> u64 {
+        self.latest_unix_ms
+    }
+
     /// Number of the last entry, and the chain after it: what a checkpoint signs.
     pub fn position(&self) -> (u64, Hash) {
         (self.last, self.chain)
@@ -141,6 +149,7 @@ impl AuditLog {
         self.file.write_all_at(&bytes, self.end).map_err(while_doing("write to the audit log"))?;
         self.file.sync_data().map_err(while_doing("flush the audit log"))?;
         (self.last, self.chain, self.end) = (last, chain, self.end + bytes.len() as u64);
+        self.latest_unix_ms = self.latest_unix_ms.max(now_unix_ms);
         Ok(())
     }
 
@@ -166,10 +175,14 @@ impl AuditLog {
             return Self::begin(dir, head, claim);
         };
         let (mut last, mut chain) = (head.first.saturating_sub(1), head.before);
+        let mut latest_unix_ms = 0;
         let mut torn = true;
         while !rest.is_empty() {
             match AuditEntry::from_frame(rest, &chain) {
-                Ok((entry, after, behind)) => (last, chain, rest) = (entry.number, after, behind),
+                Ok((entry, after, behind)) => {
+                    (last, chain, rest) = (entry.number, after, behind);
+                    latest_unix_ms = entry.at_unix_ms.max(latest_unix_ms);
+                }
                 Err(AuditFrameError::CutOff) => break,
                 Err(AuditFrameError::Changed | AuditFrameError::TooLong | AuditFrameError::Unreadable(_)) => {
                     torn = false;
@@ -178,7 +191,7 @@ impl AuditLog {
             }
         }
         let end = (bytes.len() - rest.len()) as u64;
-        let mut log = Self { dir, file, head, end, last, chain, newest: None, _claim: claim };
+        let mut log = Self { dir, file, head, end, last, latest_unix_ms, chain, newest: None, _claim: claim };
         if !rest.is_empty() && torn {
             log.file.set_len(end).map_err(while_doing("cut the audit log"))?;
             log.file.sync_all().map_err(while_doing("flush the audit log"))?;
@@ -192,7 +205,7 @@ impl AuditLog {
     fn begin(dir: PathBuf, head: AuditHead, claim: Claim) -> Result<Self, AuditError> {
         let file = create(&dir, head)?;
         let (last, chain, end) = (head.first.saturating_sub(1), head.before, AuditHead::BYTES as u64);
-        Ok(Self { dir, file, head, end, last, chain, newest: None, _claim: claim })
+        Ok(Self { dir, file, head, end, last, latest_unix_ms: 0, chain, newest: None, _claim: claim })
     }
 
     fn rotate(&mut self) -> Result<(), AuditError> {

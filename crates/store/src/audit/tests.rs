@@ -53,6 +53,19 @@ fn entries_that_were_signed_and_are_gone_leave_a_trace() {
     assert_eq!(files.newest, Some(point(3, Hash::of(b"x"))).map(|_| log.mark().newest.unwrap()));
 }
 
+/// Shows: U-6
+#[test]
+fn clock_that_was_set_back_meanwhile_shows_in_the_log() {
+    let (_dir, home) = home();
+    let mut log = AuditLog::open(&home, 1).unwrap();
+    assert_eq!(log.latest_unix_ms(), 0);
+    log.append(&[event(1)], 9_000).unwrap();
+    log.append(&[event(2)], 7_000).unwrap();
+    assert_eq!(log.latest_unix_ms(), 9_000);
+    drop(log);
+    assert_eq!(AuditLog::open(&home, 10).unwrap().latest_unix_ms(), 9_000);
+}
+
 /// Shows: U-11
 #[test]
 fn file_that_was_changed_stays_as_it_is_and_the_next_one_goes_on() {
