@@ -112,7 +112,7 @@ pub trait Adapter: Send + Sync {
     fn leftovers(&self, native: &NativeId) -> Vec<LeftoverProcess>;
 }
 
-/// Every adapter, in the order of [`AgentKind::ALL`].
+/// Every adapter, in the order of [`AgentKind::ALL`]. A terminal has none: it has no files, the daemon hosts it.
 pub fn adapters(surroundings: &Surroundings) -> Vec<Box<dyn Adapter>> {
     vec![
         Box::new(files::FilesAdapter::new(surroundings)),
