@@ -397,7 +397,7 @@ fn who_asks_for_a_session_hears_why_its_owner_could_not_let_go() {
     let refused = typed(b, &b.home, &["take", &planted.id.short(), "--carry-only"]);
     assert_eq!(refused.code, Some(i32::from(exit::REFUSED)), "{}", refused.text);
     assert!(refused.text.contains("in-flight-work: the session is in use by process"), "{}", refused.text);
-    assert!(refused.text.contains("(there: close the agent, then repeat the command)"), "{}", refused.text);
+    assert!(refused.text.contains("(there: close it, then repeat the command)"), "{}", refused.text);
     assert!(!refused.text.contains("in charge: server"), "it never was: {}", refused.text);
     assert_eq!(session(a, planted.id).state, "in charge here");
 }
