@@ -28,13 +28,16 @@ pub(crate) fn events(mut answers: Answers) -> Receiver<Event> {
     receive
 }
 
-/// Calls `then` at every Ctrl-C, hang-up and request to end, until it returns false.
+/// Calls `then` at every Ctrl-C, hang-up and request to end from now on, until it returns false.
 pub(crate) fn on_interrupt(then: impl Fn() -> bool + Send + 'static) {
+    let (ready, handled) = sync_channel(1);
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         // Without a handler the system's own ends the command: nothing is lost but the explanation.
-        let _no_handler = runtime.block_on(wait_for_signals(&then));
+        let _no_handler = runtime.block_on(wait_for_signals(&ready, &then));
     });
+    // What changes the person's terminal must not come before what puts it back.
+    let _no_handler = handled.recv();
 }
 
 /// Calls `then` whenever the person's terminal has another size, until it returns false.
@@ -49,10 +52,11 @@ pub(crate) fn on_resize(then: impl Fn() -> bool + Send + 'static) {
     });
 }
 
-async fn wait_for_signals(then: &impl Fn() -> bool) -> std::io::Result<()> {
+async fn wait_for_signals(ready: &SyncSender<()>, then: &impl Fn() -> bool) -> std::io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
+    let _heard = ready.send(());
     loop {
         tokio::select! {
             _ = interrupt.recv() => {}
