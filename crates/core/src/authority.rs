@@ -62,7 +62,9 @@ use cede_wire::authority::{Locality, Reach, Rule, Shown, Subject};
 use cede_wire::id::{ConnectionId, DeviceId, SessionId};
 use cede_wire::member::Capability;
 
-pub use self::decision::{CapabilityDecision, CapabilityRefusal, Decided, DecidedBy, Permission, Permit, Swapped};
+pub use cede_wire::audit::DecidedBy;
+
+pub use self::decision::{CapabilityDecision, CapabilityRefusal, Decided, Permission, Permit, Swapped};
 pub use self::delegation::{Delegation, PeerTurn, ReplyTo};
 pub use self::peer::{PeerMemory, RuleError, Term};
 use self::question::Open;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use cede_core::authority::{self, OperatorAnswer, QuestionId};
 use cede_seal::verify::Verified;
-use cede_wire::audit::{AuditBy, AuditOf};
+use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::control::decisions::AskedFor;
 use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
 use cede_wire::handoff::{Disposition, InventoryItem, Offer, Scope};
@@ -393,11 +393,11 @@ fn leave_out_lists(summary: &mut ApprovalSummary) {
     summary.files.clear();
 }
 
-fn decided_by(verdict: Result<(), Refusal>) -> AuditBy {
+fn decided_by(verdict: Result<(), Refusal>) -> DecidedBy {
     match verdict {
-        Ok(()) | Err(Refusal::Declined) => AuditBy::Operator,
-        Err(Refusal::Expired) => AuditBy::Time,
-        Err(_) => AuditBy::Closed,
+        Ok(()) | Err(Refusal::Declined) => DecidedBy::Operator,
+        Err(Refusal::Expired) => DecidedBy::Time,
+        Err(_) => DecidedBy::Closed,
     }
 }
 

@@ -11,7 +11,7 @@ use cede_seal::exchange::ExchangeSecret;
 use cede_seal::verify::Verified;
 use cede_store::limits::BULK_FREE_BYTES;
 use cede_store::stage::Stage;
-use cede_wire::audit::{AuditBy, AuditOf};
+use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::authority::Rule;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
@@ -197,7 +197,7 @@ impl Actor {
                 let unattended = rule == Some(Rule::Accept) && !plan.here_already;
                 let expected = self.takes.use_expected(session, offer.source);
                 if expected || unattended {
-                    let by = if expected { AuditBy::Operator } else { AuditBy::Rule };
+                    let by = if expected { DecidedBy::Operator } else { DecidedBy::Rule };
                     self.note_move(
                         offer.source,
                         AuditOf::Handoff(handoff),

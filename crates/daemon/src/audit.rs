@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cede_core::authority::{DecidedBy, RequestId};
+use cede_core::authority::RequestId;
 use cede_core::now::Now;
 use cede_seal::device::LocalDevice;
 use cede_store::audit::{AuditError, AuditLog, AuditMark};
 use cede_store::home::Home;
-use cede_wire::audit::{AuditAct, AuditBy, AuditCheckpoint, AuditEvent, AuditOf, AuditOutcome};
+use cede_wire::audit::{AuditAct, AuditCheckpoint, AuditEvent, AuditOf, AuditOutcome, DecidedBy};
 use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::limits::AUDIT_CHECKPOINT_ENTRIES;
 use cede_wire::member::Capability;
@@ -37,7 +37,7 @@ pub(crate) struct Audit {
 }
 
 /// Decisions that nobody was asked for are equal where these are.
-type Kind = (DeviceId, Capability, bool, AuditBy);
+type Kind = (DeviceId, Capability, bool, DecidedBy);
 
 impl Audit {
     /// Opens the log and says that a daemon begins.
@@ -202,7 +202,7 @@ impl Actor {
         &mut self,
         who: DeviceId,
         of: AuditOf,
-        decided: Option<(bool, AuditBy)>,
+        decided: Option<(bool, DecidedBy)>,
         shown: Option<Hash>,
     ) {
         let capability = Capability::Handoff;
@@ -223,21 +223,6 @@ impl Actor {
     /// A person did something.
     pub(crate) fn note_act(&mut self, act: AuditAct, device: Option<DeviceId>, session: Option<SessionId>) {
         self.audit.note(AuditEvent::Acted { act, device, session });
-    }
-}
-
-/// The same on the disk.
-pub(crate) const fn audit_by(by: DecidedBy) -> AuditBy {
-    match by {
-        DecidedBy::Grant => AuditBy::Grant,
-        DecidedBy::Rule => AuditBy::Rule,
-        DecidedBy::Operator => AuditBy::Operator,
-        DecidedBy::Time => AuditBy::Time,
-        DecidedBy::Fault => AuditBy::Fault,
-        DecidedBy::Pace => AuditBy::Pace,
-        DecidedBy::Size => AuditBy::Size,
-        DecidedBy::Withdrawn => AuditBy::Withdrawn,
-        DecidedBy::Closed => AuditBy::Closed,
     }
 }
 

@@ -22,7 +22,6 @@ use cede_wire::record::PeerPolicy;
 
 use crate::actor::Actor;
 use crate::approvals::{self, Approval};
-use crate::audit::audit_by;
 use crate::clock::random;
 
 /// Which link of which peer said something. A request is decided by the link that it came on.
@@ -123,11 +122,11 @@ impl Actor {
                 Permission::Refused(CapabilityRefusal::Declined, DecidedBy::Fault)
             }
             Permission::Refused(_, by) => {
-                self.audit.count((asker.device, capability, false, audit_by(by)));
+                self.audit.count((asker.device, capability, false, by));
                 found
             }
             Permission::Allowed(by) if Asking::of(capability) == Asking::Never => {
-                self.audit.count((asker.device, capability, true, audit_by(by)));
+                self.audit.count((asker.device, capability, true, by));
                 found
             }
             Permission::Allowed(_) | Permission::Asks => found,
@@ -237,7 +236,7 @@ impl Actor {
 
     fn decided(&mut self, asker: Asker, decided: Decided) {
         let reply = self.authorities.at(asker).and_then(|(at, _)| at.replies.remove(&decided.request));
-        let (by, allowed) = (audit_by(decided.decision.by()), decided.decision.is_allowed());
+        let (by, allowed) = (decided.decision.by(), decided.decision.is_allowed());
         let (capability, shown) = (decided.capability, decided.asked);
         if shown.is_some() || (allowed && Asking::of(capability) != Asking::Never) {
             let of = self.request_of(asker, decided.request);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cede_core::authority::{CapabilityRefusal, Permission};
-use cede_wire::audit::{AuditBy, AuditOf};
+use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::authority::Rule;
 use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
@@ -343,7 +343,7 @@ impl Actor {
         let ruled = self.rule(question.from, Capability::Handoff) == Some(Rule::Accept);
         if ruled && !allowed {
             let of = AuditOf::Take(question.session, question.request);
-            self.note_move(question.from, of, Some((true, AuditBy::Rule)), None);
+            self.note_move(question.from, of, Some((true, DecidedBy::Rule)), None);
         }
         if allowed || ruled {
             self.give(question, info);

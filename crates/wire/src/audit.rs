@@ -13,7 +13,7 @@ use crate::member::Capability;
 /// What decided a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AuditBy {
+pub enum DecidedBy {
     /// 0: what the peer was granted.
     Grant,
     /// 1: a rule of the operator.
@@ -34,7 +34,7 @@ pub enum AuditBy {
     Closed,
 }
 
-impl AuditBy {
+impl DecidedBy {
     /// The word for people.
     pub const fn word(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ pub enum AuditEvent {
         /// Whether it may be done.
         allowed: bool,
         /// What decided.
-        by: AuditBy,
+        by: DecidedBy,
         /// Hash of what the operator was shown, where somebody was asked.
         shown: Option<Hash>,
         /// How many equal ones this entry stands for.

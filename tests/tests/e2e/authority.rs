@@ -1,6 +1,6 @@
 //! What a peer may do is decided by the link it asks on: by grant, by rule, by a person.
 
-use cede_wire::audit::AuditBy;
+use cede_wire::audit::DecidedBy;
 use cede_wire::authority::Rule;
 use cede_wire::control::decisions::{LogLine, LogVerdict, RuleSummary};
 use cede_wire::member::Capability;
@@ -110,7 +110,7 @@ fn what_was_decided_is_in_the_record_and_a_cut_or_change_of_it_shows() {
     assert!(order.is_sorted() && order.iter().all(Option::is_some), "{kinds:?}");
     let of = |kind: &str| lines.iter().find(|line| line.kind == kind).unwrap();
     assert_eq!((of("asked").shown, of("asked").about.clone()), (of("decided").shown, of("outcome").about.clone()));
-    assert_eq!((of("decided").allowed, of("decided").by), (Some(true), Some(AuditBy::Operator)));
+    assert_eq!((of("decided").allowed, of("decided").by), (Some(true), Some(DecidedBy::Operator)));
     assert!(verdict.holds, "{verdict:?}");
     // A stop signs what there is; what is cut from it afterwards is missed.
     devices.b.stop();

@@ -61,7 +61,7 @@ const CHECKPOINT: &str = "checkpoint";
 
 #[cfg(test)]
 mod tests {
-    use cede_wire::audit::AuditBy;
+    use cede_wire::audit::DecidedBy;
     use cede_wire::id::{DeviceId, Hash};
     use cede_wire::member::Capability;
 
@@ -76,7 +76,7 @@ mod tests {
             who: Some(DeviceId::new([7; 32])),
             capability: Some(Capability::File),
             allowed: (kind == "decided").then_some(true),
-            by: Some(AuditBy::Operator),
+            by: Some(DecidedBy::Operator),
             about: Some("request 3 on 01010101".into()),
             shown: Some(Hash::of(b"shown")),
             text: text.into(),

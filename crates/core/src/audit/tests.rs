@@ -1,5 +1,5 @@
 use cede_seal::device::LocalDevice;
-use cede_wire::audit::{AuditBy, AuditOf};
+use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::id::ConnectionId;
 use cede_wire::member::Capability;
 
@@ -240,7 +240,7 @@ fn decision(number: u64) -> AuditEvent {
         capability: Capability::File,
         of: AuditOf::Request(ConnectionId::new([5; 16]), number),
         allowed: number.is_multiple_of(2),
-        by: AuditBy::Operator,
+        by: DecidedBy::Operator,
         shown: Some(Hash::of(&number.to_le_bytes())),
         times: 1,
     }

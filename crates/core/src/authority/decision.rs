@@ -1,5 +1,6 @@
 //! What becomes of a request.
 
+use cede_wire::audit::DecidedBy;
 use cede_wire::authority::{Shown, Subject};
 use cede_wire::id::Hash;
 use cede_wire::member::Capability;
@@ -25,46 +26,6 @@ impl CapabilityRefusal {
             Self::NotGranted => Refusal::NotGranted,
             Self::NoApprover => Refusal::NoApprover,
             Self::Declined => Refusal::Declined,
-        }
-    }
-}
-
-/// What decided. For the record of this device, not for the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DecidedBy {
-    /// What the peer was granted when it was admitted.
-    Grant,
-    /// A rule of the operator.
-    Rule,
-    /// The operator, for this request or earlier on this connection.
-    Operator,
-    /// Nobody answered in time.
-    Time,
-    /// The operator could not be asked.
-    Fault,
-    /// Too many questions wait, or too many came, or the operator said no a moment ago.
-    Pace,
-    /// More than a person can be shown.
-    Size,
-    /// Whoever asked withdrew.
-    Withdrawn,
-    /// The connection is over.
-    Closed,
-}
-
-impl DecidedBy {
-    /// The word in records and JSON.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Grant => "grant",
-            Self::Rule => "rule",
-            Self::Operator => "operator",
-            Self::Time => "time",
-            Self::Fault => "fault",
-            Self::Pace => "pace",
-            Self::Size => "size",
-            Self::Withdrawn => "withdrawn",
-            Self::Closed => "closed",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::AuditBy;
+use crate::audit::DecidedBy;
 use crate::authority::{Locality, Reach, Rule};
 use crate::id::{DeviceId, Hash, SessionId};
 use crate::member::Capability;
@@ -72,7 +72,7 @@ pub struct LogLine {
     /// Whether it was allowed.
     pub allowed: Option<bool>,
     /// What decided.
-    pub by: Option<AuditBy>,
+    pub by: Option<DecidedBy>,
     /// Which request, handoff or session.
     pub about: Option<String>,
     /// Hash of what the operator was shown.
