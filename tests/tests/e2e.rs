@@ -43,6 +43,8 @@ mod scope;
 mod seize;
 #[path = "e2e/terminals.rs"]
 mod terminals;
+#[path = "e2e/terminals_afar.rs"]
+mod terminals_afar;
 #[path = "e2e/truth.rs"]
 mod truth;
 

@@ -224,7 +224,7 @@ fn every_message_and_record_kind_has_an_accepted_vector() {
         let first = |v: Vector| unhex(&v.hex).first().copied().map(u16::from).unwrap();
         vectors.map(first).collect()
     };
-    assert_eq!(accepted("frame"), (0..29).collect());
+    assert_eq!(accepted("frame"), (0..30).collect());
     assert_eq!(accepted("Record"), (0..23).collect());
     assert_eq!(accepted("Refusal"), (0..Refusal::ALL.len() as u16).collect());
     assert_eq!(accepted("AgentKind"), (0..AgentKind::ALL.len() as u16).collect());

@@ -55,6 +55,10 @@ pub(crate) struct Actor {
     pub(crate) watches: crate::letters::Watches,
     pub(crate) transfers: Transfers,
     pub(crate) files: crate::transfers::Files,
+    /// Who of the peers looks on at terminals here.
+    pub(crate) viewings: crate::terminals::host::Viewings,
+    /// Terminals of peers that somebody here looks on at.
+    pub(crate) afar: crate::terminals::afar::Afar,
     pub(crate) words: crate::letters::WordsInHand,
     pub(crate) journal: Journal,
     pub(crate) read_only: bool,
@@ -176,6 +180,10 @@ impl Actor {
             }
             PeerMessage::ReceiptsHeld(held) => self.ledger.handle_held(from, &held, self.context.clock.now()),
             PeerMessage::Transfer(message) => self.transfer_message(asker, &message),
+            PeerMessage::Terminal(message) if message.is_from_host() => {
+                self.hear_host(asker, message.viewing, message.body);
+            }
+            PeerMessage::Terminal(message) => self.hear_viewer(asker, message.viewing, message.body),
             message @ (PeerMessage::Offer { .. }
             | PeerMessage::Accept(_)
             | PeerMessage::Refuse { .. }

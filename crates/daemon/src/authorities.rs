@@ -174,6 +174,7 @@ impl Actor {
             self.drain_authority(asker);
             self.authorities.links.remove(&asker.link);
         }
+        self.viewings_end(asker);
     }
 
     /// Devices that are no members any more are served nothing, and no rule of theirs is kept.

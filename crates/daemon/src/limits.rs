@@ -34,6 +34,11 @@ pub(crate) const TERMINAL_NAME_CHARS: usize = 64;
 pub(crate) const FRAME_BYTES: usize = 16 << 10;
 /// Pieces of output that wait for one viewer; the rest waits in the terminal's own ring.
 pub(crate) const VIEWER_FRAMES: usize = 8;
+/// Viewings of terminals that one link has: more windows than a person looks at.
+pub(crate) const VIEWINGS_PER_LINK: usize = 8;
+/// What a peer may have said of one viewing before it was taken: a window of the smallest pieces would be more, and a host
+/// that sends those is cut off.
+pub(crate) const FRAMES_FROM_AFAR: usize = 1_024;
 /// Longest line that a viewer may send: a paste of a few pages, as base64.
 pub(crate) const VIEWER_LINE_BYTES: u64 = 256 << 10;
 /// How often a viewer is told who drives where nothing else happens: leases end by silence.

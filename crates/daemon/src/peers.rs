@@ -184,6 +184,11 @@ impl Peers {
         if self.is_connected(device) { Some(crate::clock::unix_ms()) } else { self.left.get(&device).copied() }
     }
 
+    /// The number of the link that is used.
+    pub(crate) fn newest_link(&self, device: DeviceId) -> Option<u64> {
+        self.newest(device).map(|standing| standing.number)
+    }
+
     fn newest(&self, device: DeviceId) -> Option<&Up> {
         self.links.get(&device).and_then(|links| links.last())
     }
@@ -251,6 +256,20 @@ impl Actor {
             tracing::warn!(peer = %to.short(), "a peer does not read; closing its link");
             self.close_link(to, CloseReason::Busy);
         }
+    }
+
+    /// Sends on one link and no other. False: it is gone.
+    pub(crate) fn send_on(&mut self, on: Asker, message: PeerMessage) -> bool {
+        let links = self.peers.links.get(&on.device);
+        let Some(standing) = links.and_then(|links| links.iter().find(|standing| standing.number == on.link)) else {
+            return false;
+        };
+        let sent = standing.outbox.try_send(message).is_ok();
+        if !sent {
+            tracing::warn!(peer = %on.device.short(), "a peer does not read; closing its link");
+            standing.link.close(CloseReason::Busy);
+        }
+        sent
     }
 
     /// An offer whose lists and chain fill more than a frame ends before it leaves.
@@ -355,6 +374,7 @@ impl Actor {
         self.transfers.link_up(device);
         self.send(device, PeerMessage::SessionsQuery);
         self.repeat_takes(device);
+        self.afar_link_up(device);
     }
 
     pub(crate) fn link_down(&mut self, device: DeviceId, number: u64) {
@@ -378,6 +398,7 @@ impl Actor {
             self.transfers.link_up(device);
             self.repeat_takes(device);
         }
+        self.afar_link_down(device, number);
     }
 
     fn note_address(&mut self, device: DeviceId, address: String) {
@@ -482,6 +503,7 @@ impl Actor {
         let arrives = |id| self.custodian.arriving(id).is_some_and(|attempt| attempt.attempt().source == device);
         unsent
             || self.letter_waits_for(device)
+            || self.afar.waits_for(device)
             || self.takes.waits_for(device)
             || self.transfers.waits_for(device)
             || self.custodian.sessions().any(|(id, s)| waits(s) || arrives(id))
@@ -517,6 +539,7 @@ fn waits(message: &PeerMessage) -> bool {
         | PeerMessage::Custody(_)
         | PeerMessage::CustodyAnswer(_)
         | PeerMessage::Letters(_)
+        | PeerMessage::Terminal(_)
         | PeerMessage::LetterReceipts(_)
         | PeerMessage::ReceiptsHeld(_) => false,
     }

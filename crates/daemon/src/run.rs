@@ -188,6 +188,8 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         watches: crate::letters::Watches::default(),
         transfers,
         files: crate::transfers::Files::default(),
+        viewings: crate::terminals::host::Viewings::default(),
+        afar: crate::terminals::afar::Afar::default(),
         words: crate::letters::WordsInHand::default(),
         journal,
         read_only: damaged,

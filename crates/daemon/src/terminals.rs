@@ -3,7 +3,9 @@
 //! They stand beside the actor: a key that is typed waits for no flush of the journal. Nothing of them is durable. A
 //! terminal never moves: its processes cannot.
 
+pub(crate) mod afar;
 mod desk;
+pub(crate) mod host;
 pub(crate) mod local;
 
 use std::collections::BTreeMap;

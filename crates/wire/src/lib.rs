@@ -29,4 +29,5 @@ pub mod record;
 pub mod refusal;
 pub mod session;
 pub mod shown;
+pub mod terminal;
 pub mod transfer;

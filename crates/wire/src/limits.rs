@@ -69,6 +69,11 @@ pub const TRANSFER_SHOWN_BYTES: usize = 384 << 10;
 /// Most chunks of the catalog of an offer of files, for the same reason: a gibibyte of catalog is far beyond its own limit.
 pub const TRANSFER_CATALOG_CHUNKS: usize = 8_192;
 
+/// Most bytes of a terminal's output, or of what is typed into it, in one message.
+pub const TERMINAL_OUTPUT_BYTES: usize = 16 << 10;
+/// Most bytes of output that a host sends ahead of what a viewer said that it took: a second of a slow line.
+pub const TERMINAL_WINDOW_BYTES: u64 = 128 << 10;
+
 /// Longest line on the local control socket.
 pub const CONTROL_LINE_BYTES: usize = 4 << 20;
 

@@ -12,6 +12,7 @@ use crate::limits;
 use crate::member::MemberEntry;
 use crate::refusal::Refusal;
 use crate::session::SessionInfo;
+use crate::terminal::TerminalMessage;
 use crate::transfer::TransferMessage;
 
 /// Lowest protocol version this build speaks.
@@ -237,6 +238,8 @@ pub enum PeerMessage {
     ReceiptsHeld(ReceiptsHeld),
     /// 28: something of files that are sent.
     Transfer(Box<TransferMessage>),
+    /// 29: something of a terminal that another device looks on at.
+    Terminal(TerminalMessage),
 }
 
 impl PeerMessage {
@@ -272,6 +275,7 @@ impl PeerMessage {
             Self::LetterReceipts(_) => 26,
             Self::ReceiptsHeld(_) => 27,
             Self::Transfer(_) => 28,
+            Self::Terminal(_) => 29,
         }
     }
 
@@ -295,7 +299,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 28 {
+        if header.kind > 29 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

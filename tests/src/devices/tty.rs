@@ -80,6 +80,12 @@ impl Tty {
         &self.seen
     }
 
+    /// Everything that was ever drawn.
+    pub fn everything(&self) -> Vec<u8> {
+        let mut viewer = self.terminal.view(Some(0));
+        std::iter::from_fn(|| viewer.next(1 << 16)).flat_map(|frame| frame.bytes).collect()
+    }
+
     /// Another size.
     pub fn resize(&self, rows: u16, columns: u16) {
         self.terminal.resize(Size::new(rows, columns));

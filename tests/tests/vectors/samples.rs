@@ -19,6 +19,7 @@ use cede_wire::path::RelPath;
 use cede_wire::record::{Doubt, PeerPolicy, PlacedSession, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
+use cede_wire::terminal::{TerminalBody, TerminalMessage, Wish};
 use cede_wire::transfer::{TransferAccept, TransferKey, TransferOffer, TransferReceipt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -452,6 +453,10 @@ pub(super) fn messages() -> Vec<PeerMessage> {
         }),
         PeerMessage::ReceiptsHeld(ReceiptsHeld { incarnation: life(), seqs: vec![5] }),
         transfers::messages().remove(0),
+        PeerMessage::Terminal(TerminalMessage {
+            viewing: 7,
+            body: TerminalBody::Open { session: key().id(), wish: Wish::Drive, from: Some(300), size: Some((24, 80)) },
+        }),
     ]
 }
 
@@ -613,7 +618,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[29, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[30, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -62,7 +62,8 @@ impl Custodian {
             | PeerMessage::Letters(_)
             | PeerMessage::LetterReceipts(_)
             | PeerMessage::ReceiptsHeld(_)
-            | PeerMessage::Transfer(_) => {}
+            | PeerMessage::Transfer(_)
+            | PeerMessage::Terminal(_) => {}
         }
     }
 

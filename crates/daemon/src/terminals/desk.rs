@@ -31,11 +31,19 @@ pub(crate) struct Who {
 }
 
 impl Who {
+    /// A person on another device.
+    pub(crate) fn away(name: &str, mark: &str) -> Self {
+        Self { name: name.to_owned(), mark: mark.to_owned(), seat: Seat::Away, typed: 0 }
+    }
+
     /// A person at this machine.
     pub(crate) fn here() -> Self {
         Self { name: "you at this machine".to_owned(), mark: "here".to_owned(), seat: Seat::Here, typed: 0 }
     }
 }
+
+/// What others are told of the person at the machine of the terminal.
+const THERE: &str = "the person there";
 
 /// Why what was typed went nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -170,9 +178,12 @@ impl Hosted {
 
     pub(crate) fn state(&self, viewer: ViewerId, now: Now) -> TerminalState {
         let desk = self.desk();
+        let seat = |viewer| desk.viewers.get(&viewer).map(|who| who.seat);
+        let driver_is_here = desk.lease.driver(now).and_then(seat) == Some(Seat::Here);
+        let from_afar = seat(viewer) == Some(Seat::Away);
         TerminalState {
             yours: desk.lease.drives(viewer, now),
-            driver: desk.driver_name(now),
+            driver: if driver_is_here && from_afar { Some(THERE.to_owned()) } else { desk.driver_name(now) },
             held: desk.lease.is_held(now),
             viewers: desk.count(),
             size: self.size(),

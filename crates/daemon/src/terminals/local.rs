@@ -13,7 +13,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::mpsc;
 
 use super::desk::{TypeError, Who};
-use super::{Hosted, run};
+use super::{Hosted, afar, run};
 use crate::context::Context;
 use crate::limits;
 use crate::offering::failure;
@@ -45,6 +45,16 @@ pub(crate) fn serve(context: Context, question: Question, lines: Lines) -> mpsc:
 }
 
 async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc::Sender<ReplyBody>) {
+    let question = match question {
+        Question::View(request) if context.terminals.meant(&request.session).is_empty() => {
+            if let Some(last) = afar::look_on(&context, request, lines, &out).await {
+                // One that went away needs no last word.
+                let _ = out.send(last).await;
+            }
+            return;
+        }
+        here @ (Question::View(_) | Question::Run(_)) => here,
+    };
     let last = match open(&context, question).await {
         Ok(sight) => {
             let end = look_on(&context, &sight, lines, &out).await;
@@ -170,15 +180,26 @@ async fn show(context: &Context, sight: &Sight, out: &mpsc::Sender<ReplyBody>) -
     }
 }
 
+/// Passes on what a viewer says, line by line, until it is gone or says something else.
+pub(super) async fn hear(mut lines: Lines, heard: mpsc::Sender<ViewerSays>) {
+    while let Some(says) = next(&mut lines).await {
+        if heard.send(says).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn next(lines: &mut Lines) -> Option<ViewerSays> {
+    let mut line = Vec::new();
+    lines.take(limits::VIEWER_LINE_BYTES).read_until(b'\n', &mut line).await.ok()?;
+    let whole = line.last() == Some(&b'\n');
+    whole.then(|| serde_json::from_slice(&line).ok()).flatten()
+}
+
 /// Listens to the person. True: it detached; false: it is gone.
 async fn listen(context: &Context, sight: &Sight, mut lines: Lines, out: &mpsc::Sender<ReplyBody>) -> bool {
     loop {
-        let mut line = Vec::new();
-        let read = (&mut lines).take(limits::VIEWER_LINE_BYTES).read_until(b'\n', &mut line).await;
-        if !matches!(read, Ok(1..)) || line.last() != Some(&b'\n') {
-            return false;
-        }
-        let Ok(says) = serde_json::from_slice::<ViewerSays>(&line) else { return false };
+        let Some(says) = next(&mut lines).await else { return false };
         if says == ViewerSays::Detach {
             return true;
         }

@@ -1,0 +1,122 @@
+//! What a viewer on one device and a hosted terminal on another say to each other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::SessionId;
+use crate::refusal::Refusal;
+
+/// Whether a viewer wants to type. From another device nobody insists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// 0: it only looks on.
+    Watch,
+    /// 1: it types if nobody else does, and looks on otherwise.
+    DriveIfFree,
+    /// 2: it types, or there is nothing to see.
+    Drive,
+}
+
+/// One message about a viewing. Append only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalMessage {
+    /// Chosen by the viewer, random: it is not used again.
+    pub viewing: u64,
+    /// The content.
+    pub body: TerminalBody,
+}
+
+impl TerminalMessage {
+    /// Whether only the host of a terminal says so.
+    pub fn is_from_host(&self) -> bool {
+        match &self.body {
+            TerminalBody::Asking
+            | TerminalBody::Opened
+            | TerminalBody::Output { .. }
+            | TerminalBody::State { .. }
+            | TerminalBody::Note(_)
+            | TerminalBody::Ended { .. }
+            | TerminalBody::Refused { .. } => true,
+            TerminalBody::Open { .. }
+            | TerminalBody::Taken(_)
+            | TerminalBody::Typed(_)
+            | TerminalBody::Resized(..)
+            | TerminalBody::Beat
+            | TerminalBody::Keyboard
+            | TerminalBody::LetGo
+            | TerminalBody::Leave => false,
+        }
+    }
+}
+
+/// What is said about a viewing. Append only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TerminalBody {
+    /// 0, from the viewer: "may I look on?"
+    Open {
+        /// The session.
+        session: SessionId,
+        /// Whether it wants to type.
+        wish: Wish,
+        /// It has seen everything before this offset; none: nothing.
+        from: Option<u64>,
+        /// Rows and columns of the person's terminal, where there is one.
+        size: Option<(u16, u16)>,
+    },
+    /// 1, from the host: the operator is asked.
+    Asking,
+    /// 2, from the host: it looks on.
+    Opened,
+    /// 3, from the host, at most [`crate::limits::TERMINAL_OUTPUT_BYTES`].
+    Output {
+        /// Set where the screen is drawn anew: how many bytes the viewer will never see.
+        fresh: Option<u64>,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// With these bytes everything before this offset was seen; none: more of the drawing follows.
+        next: Option<u64>,
+    },
+    /// 4, from the viewer: so many bytes of output in all were taken. The host is never more than
+    /// [`crate::limits::TERMINAL_WINDOW_BYTES`] ahead.
+    Taken(u64),
+    /// 5, from the host: who types, how large it is, how many look on.
+    State {
+        /// Whether this viewer types.
+        yours: bool,
+        /// Who types, for people; none: nobody.
+        driver: Option<String>,
+        /// Whether only the person at the host may type.
+        held: bool,
+        /// How many look on.
+        viewers: u32,
+        /// Rows and columns that the program has.
+        size: (u16, u16),
+    },
+    /// 6, from the viewer: this was typed. At most [`crate::limits::TERMINAL_OUTPUT_BYTES`].
+    Typed(Vec<u8>),
+    /// 7, from the viewer: rows and columns of the person's terminal.
+    Resized(u16, u16),
+    /// 8, from the viewer: the driver is there.
+    Beat,
+    /// 9, from the viewer: it wants to type.
+    Keyboard,
+    /// 10, from the viewer: it does not want to type any more.
+    LetGo,
+    /// 11, from the viewer: it looks on no more.
+    Leave,
+    /// 12, from the host: something to say to the person.
+    Note(String),
+    /// 13, from the host: the command has ended, with this code or by this signal.
+    Ended {
+        /// The code.
+        code: Option<i32>,
+        /// The signal.
+        signal: Option<i32>,
+    },
+    /// 14, from the host: it does not look on.
+    Refused {
+        /// The reason.
+        refusal: Refusal,
+        /// For people, at most [`crate::limits::DETAIL_CHARS`] characters.
+        detail: String,
+    },
+}
