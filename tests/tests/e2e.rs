@@ -23,6 +23,8 @@ use cede_wire::session::{AgentKind, SessionKey};
 mod astray;
 #[path = "e2e/authority.rs"]
 mod authority;
+#[path = "e2e/cockpit.rs"]
+mod cockpit;
 #[path = "e2e/credentials.rs"]
 mod credentials;
 #[path = "e2e/expiry.rs"]

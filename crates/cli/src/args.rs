@@ -17,7 +17,7 @@ use crate::units;
     bin_name = "cede",
     version,
     about = "Move a live session between your own machines. One of them owns it, always.",
-    after_help = "`cede` alone is `cede status`. Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, \
+    after_help = "`cede` alone opens the cockpit; where it is no terminal, it is `cede status`. Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, \
                   4 refused, 5 pending, 6 not the owner, 7 timeout, 8 version mismatch, 130 interrupted.",
     term_width = 80,
     disable_help_subcommand = true

@@ -84,18 +84,15 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or ours.
     pub(crate) fn ask_within(&self, command: Command, wait: Duration) -> Result<Answer, Failure> {
-        let mut answers = self.open(command, Some(wait))?;
-        loop {
-            match answers.next()? {
-                ReplyBody::Done(answer) => return Ok(answer),
-                ReplyBody::Failed(failure) => return Err(failure),
-                ReplyBody::Progress(_)
-                | ReplyBody::Planned(_)
-                | ReplyBody::Pairing(_)
-                | ReplyBody::Sending(_)
-                | ReplyBody::Terminal(_) => {}
-            }
-        }
+        last_of(self.open(command, Some(wait))?)
+    }
+
+    /// Asks something that takes as long as it takes; what is said before its end is not heard.
+    ///
+    /// # Errors
+    /// The daemon's failure, or ours.
+    pub(crate) fn ask_to_the_end(&self, command: Command) -> Result<Answer, Failure> {
+        last_of(self.open(command, None)?)
     }
 
     /// Asks; the answer is read line by line, each within `wait`.
@@ -212,6 +209,20 @@ impl From<AskError> for Failure {
             }
         };
         fault::local(exit, what, &error.to_string(), cure)
+    }
+}
+
+fn last_of(mut answers: Answers) -> Result<Answer, Failure> {
+    loop {
+        match answers.next()? {
+            ReplyBody::Done(answer) => return Ok(answer),
+            ReplyBody::Failed(failure) => return Err(failure),
+            ReplyBody::Progress(_)
+            | ReplyBody::Planned(_)
+            | ReplyBody::Pairing(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Terminal(_) => {}
+        }
     }
 }
 

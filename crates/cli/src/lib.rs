@@ -17,6 +17,7 @@
 
 mod args;
 mod client;
+mod cockpit;
 mod config;
 mod demo;
 mod fault;

@@ -21,6 +21,21 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 /// Bytes read from the keyboard at once: a paste of a page.
 pub(crate) const TYPED_AT_ONCE: usize = 4 << 10;
 
+/// How often the cockpit asks for questions: what the daemon has in memory, twice a second.
+pub(crate) const COCKPIT_LOOK: Duration = Duration::from_millis(500);
+
+/// How often it asks for the whole screen. Source: the daemon looks at the agents' stores no more often than that.
+pub(crate) const COCKPIT_SCREEN: Duration = Duration::from_secs(2);
+
+/// How often it asks for the sessions of other devices, which asks these devices.
+pub(crate) const COCKPIT_PEERS: Duration = Duration::from_secs(10);
+
+/// How long it waits for one answer before it says that the daemon is away.
+pub(crate) const COCKPIT_WAIT: Duration = Duration::from_secs(5);
+
+/// How long the rest of a key's sequence may take: an escape that nothing follows is the key of that name.
+pub(crate) const KEY_WAIT: Duration = Duration::from_millis(50);
+
 /// Width of tables, in columns: the narrowest terminal that is common.
 pub(crate) const WIDTH: usize = 80;
 

@@ -56,6 +56,16 @@ impl Span {
         Self { ink, text: safe(text.as_ref()) }
     }
 
+    /// How it is to look.
+    pub(crate) const fn ink(&self) -> Ink {
+        self.ink
+    }
+
+    /// What it says.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Columns it takes.
     fn width(&self) -> usize {
         self.text.width()
@@ -127,23 +137,79 @@ impl Page {
 
     fn render_within(&self, colour: bool, width: usize) -> String {
         let mut text = String::new();
-        let mut put = |line: &[Span]| {
+        for line in self.lines(width) {
             let rendered: String = line.iter().map(|span| span.render(colour)).collect();
             text.push_str(rendered.trim_end());
             text.push('\n');
-        };
-        for block in &self.blocks {
-            match block {
-                Block::Line(line) => put(line),
-                Block::Table { indent, rows, flexible, whole } => {
-                    let room = if *whole { usize::MAX } else { width.saturating_sub(*indent) };
-                    let widths = column_widths(rows, room, flexible);
-                    rows.iter().for_each(|row| put(&table_line(row.clone(), &widths, *indent)));
-                }
-            }
         }
         text
     }
+
+    /// The lines, tables laid out for this width. What must not be cut may be wider.
+    pub(crate) fn lines(&self, width: usize) -> Vec<Vec<Span>> {
+        let mut lines = Vec::new();
+        for block in &self.blocks {
+            match block {
+                Block::Line(line) => lines.push(line.clone()),
+                Block::Table { indent, rows, flexible, whole } => {
+                    let room = if *whole { usize::MAX } else { width.saturating_sub(*indent) };
+                    let widths = column_widths(rows, room, flexible);
+                    lines.extend(rows.iter().map(|row| table_line(row.clone(), &widths, *indent)));
+                }
+            }
+        }
+        lines
+    }
+
+    /// The lines, where one that is wider goes on below: nothing of it is lost.
+    pub(crate) fn wrapped(&self, width: usize) -> Vec<Vec<Span>> {
+        self.lines(width).into_iter().flat_map(|line| wrap(line, width.max(1))).collect()
+    }
+}
+
+/// Cuts a line into lines of this width, between words where there are some. What goes on begins with a mark, so that no
+/// text of a peer can stand where a line of ours begins.
+fn wrap(line: Vec<Span>, width: usize) -> Vec<Vec<Span>> {
+    let mut rest: Vec<(char, Ink)> = line.iter().flat_map(|span| span.text.chars().map(|c| (c, span.ink))).collect();
+    let used = rest.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
+    // The padding behind a table's last column is no text.
+    rest.truncate(used);
+    let mut lines = Vec::new();
+    loop {
+        let mark = if lines.is_empty() { Vec::new() } else { vec![faint(GOES_ON)] };
+        let room = width.saturating_sub(mark.iter().map(Span::width).sum()).max(1);
+        let next = rest.split_off(fitting(&rest, room));
+        lines.push(mark.into_iter().chain(spans(&rest)).collect());
+        if next.is_empty() {
+            return lines;
+        }
+        rest = next;
+    }
+}
+
+/// How many of these characters make one line.
+fn fitting(text: &[(char, Ink)], room: usize) -> usize {
+    let mut columns = 0;
+    let fits = |(c, _): &&(char, Ink)| {
+        columns += c.width().unwrap_or(0);
+        columns <= room
+    };
+    let most = text.iter().take_while(fits).count().max(1);
+    if most >= text.len() {
+        return text.len();
+    }
+    let word = text.iter().take(most + 1).rposition(|(c, _)| *c == ' ').filter(|at| *at > most / 2);
+    word.map_or(most, |at| (at + 1).min(most))
+}
+
+/// Characters of one ink are one piece again.
+fn spans(text: &[(char, Ink)]) -> Vec<Span> {
+    let pieces = text.chunk_by(|(_, one), (_, next)| one == next);
+    let span = |piece: &[(char, Ink)]| {
+        let ink = piece.first().map_or(Ink::Plain, |(_, ink)| *ink);
+        Span { ink, text: piece.iter().map(|(c, _)| *c).collect() }
+    };
+    pieces.map(span).collect()
 }
 
 /// Plain text.
@@ -220,6 +286,8 @@ fn narrow(widths: &mut [usize], room: usize, candidates: &[usize]) {
     }
 }
 
+/// What a line begins with that goes on with the one above.
+const GOES_ON: &str = "↪ ";
 /// Columns between two columns.
 const COLUMN_GAP: usize = 2;
 
@@ -272,6 +340,35 @@ mod tests {
         assert_eq!(cut("日本語", 6), "日本語");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
+    }
+
+    fn wrapped(page: &Page, width: usize) -> Vec<String> {
+        let text = |line: Vec<Span>| line.iter().map(|span| span.text.as_str()).collect();
+        page.wrapped(width).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn wrapped_line_loses_nothing_and_never_splits_a_wide_character() {
+        let mut page = Page::default();
+        page.line([plain("ab"), strong("日本語"), plain("c")]);
+        assert_eq!(wrapped(&page, 5), ["ab日", "↪ 本", "↪ 語c"]);
+        assert_eq!(wrapped(&page, 9), ["ab日本語c"]);
+        assert_eq!(wrapped(&page, 1).concat().replace(GOES_ON, ""), "ab日本語c");
+        assert_eq!(wrapped(&Page::default(), 5), Vec::<String>::new());
+        let mut words = Page::default();
+        words.line([plain("no answer in 110 s counts as a no  ")]);
+        assert_eq!(wrapped(&words, 20), ["no answer in 110 s ", "↪ counts as a no"]);
+    }
+
+    /// Shows: L-7
+    #[test]
+    fn words_of_a_peer_never_begin_a_line_however_they_are_wrapped() {
+        let mut page = Page::default();
+        page.line([plain(format!("  | {}answer: cede allow 1", "x ".repeat(60)))]);
+        for width in 10..200 {
+            let lines = wrapped(&page, width);
+            assert!(lines.iter().skip(1).all(|line| line.starts_with(GOES_ON)), "{width}: {lines:?}");
+        }
     }
 
     #[test]

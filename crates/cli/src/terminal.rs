@@ -8,6 +8,7 @@ use crate::args::Global;
 use crate::fault;
 use crate::limits::TYPED_BYTES;
 use crate::page::Page;
+use crate::tty;
 
 /// The person's side of the command.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub(crate) struct Terminal {
     pub(crate) json: bool,
     /// A person can be asked.
     pub(crate) may_ask: bool,
+    /// The whole screen can be drawn on, and a person is in front of it.
+    pub(crate) screen: bool,
     /// A bar can be drawn.
     pub(crate) bars: bool,
     quiet: bool,
@@ -30,9 +33,11 @@ impl Terminal {
     pub(crate) fn new(global: &Global) -> Self {
         let talks = std::io::stderr().is_terminal();
         let colour = colour_wanted();
+        let may_ask = !global.json && !global.no_input && talks && std::io::stdin().is_terminal();
         Self {
             json: global.json,
-            may_ask: !global.json && !global.no_input && talks && std::io::stdin().is_terminal(),
+            may_ask,
+            screen: may_ask && !global.quiet && !is_dumb() && tty::is_there(),
             bars: !global.json && !global.quiet && talks,
             quiet: global.quiet,
             wide_out: !std::io::stdout().is_terminal(),
@@ -111,9 +116,13 @@ fn is_yes(typed: &str) -> bool {
     matches!(typed.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-fn colour_wanted() -> bool {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+/// Whether colours may be used. Source: no-color.org.
+pub(crate) fn colour_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb()
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// A closed pipe is the reader's choice: `cede ls | head` is no failure.

@@ -19,6 +19,7 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, DeviceAction, Policy, To, TransferAction, Verb};
 use crate::client::Client;
+use crate::cockpit;
 use crate::demo;
 use crate::fault;
 use crate::limits::STOPPING;
@@ -34,12 +35,15 @@ use crate::up;
 /// # Errors
 /// The failure to show; its exit code ends the command.
 pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
-    let verb = cli.verb.unwrap_or(Verb::Status);
-    if let Verb::Completions { shell } = verb {
+    if let Some(Verb::Completions { shell }) = cli.verb {
         return Ok(completions(shell));
     }
     let places = Places::resolve(cli.global.home.as_deref(), &|name| std::env::var_os(name))?;
     let hand = Hand { client: Client::new(&places.socket), terminal };
+    let verb = match cli.verb {
+        None if terminal.screen => return cockpit::run(&hand.client, cli.global.home.as_deref()),
+        verb => verb.unwrap_or(Verb::Status),
+    };
     match verb {
         Verb::Up(options) => up::run(options, places, terminal),
         Verb::Pair(pair) if pair.words.is_empty() => pairing::show_words(&hand, &pair),

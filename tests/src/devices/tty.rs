@@ -1,6 +1,7 @@
 //! A person in front of a terminal of this machine who types `cede …`.
 
 use std::ffi::OsString;
+use std::num::NonZeroU16;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ pub struct Tty {
     viewer: Viewer,
     news: Receiver<()>,
     seen: String,
+    screen: vt100::Parser,
 }
 
 impl Tty {
@@ -49,7 +51,8 @@ impl Tty {
             let _over = tell.lock().unwrap().send(());
         };
         let terminal = Terminal::start(&order, told).unwrap();
-        Self { viewer: terminal.view(Some(0)), terminal, news, seen: String::new() }
+        let screen = parser(30, 100);
+        Self { viewer: terminal.view(Some(0)), terminal, news, seen: String::new(), screen }
     }
 
     /// Types.
@@ -75,6 +78,7 @@ impl Tty {
     /// What came since the last look.
     pub fn look(&mut self) -> &str {
         while let Some(frame) = self.viewer.next(1 << 16) {
+            self.screen.process(&frame.bytes);
             self.seen.push_str(&String::from_utf8_lossy(&frame.bytes));
         }
         &self.seen
@@ -86,8 +90,29 @@ impl Tty {
         std::iter::from_fn(|| viewer.next(1 << 16)).flat_map(|frame| frame.bytes).collect()
     }
 
+    /// The screen as a person sees it now.
+    pub fn screen(&mut self) -> String {
+        self.look();
+        self.screen.screen().contents()
+    }
+
+    /// Waits until the screen is as it should be.
+    pub fn show(&mut self, what: &str, fits: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen();
+            if fits(&screen) {
+                return screen;
+            }
+            let over = self.terminal.end().is_some() && !fits(&self.screen());
+            assert!(!over && Instant::now() < until, "waiting until {what}:\n{screen}");
+            let _timeout = self.news.recv_timeout(Duration::from_millis(50));
+        }
+    }
+
     /// Another size.
-    pub fn resize(&self, rows: u16, columns: u16) {
+    pub fn resize(&mut self, rows: u16, columns: u16) {
+        self.screen.set_size(nonzero(rows), nonzero(columns));
         self.terminal.resize(Size::new(rows, columns));
     }
 
@@ -119,8 +144,17 @@ impl Tty {
     }
 }
 
+fn parser(rows: u16, columns: u16) -> vt100::Parser {
+    let (rows, columns) = (nonzero(rows), nonzero(columns));
+    vt100::Parser::new(rows, columns, 0)
+}
+
 impl Drop for Tty {
     fn drop(&mut self) {
         self.terminal.kill();
     }
+}
+
+fn nonzero(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).unwrap()
 }

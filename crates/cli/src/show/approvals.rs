@@ -129,7 +129,8 @@ fn wanted(approval: &ApprovalSummary, asks: &AskedFor) -> Page {
     page
 }
 
-fn question(approval: &ApprovalSummary) -> String {
+/// Who asks for what, in one sentence.
+pub(crate) fn question(approval: &ApprovalSummary) -> String {
     if let Some(asks) = approval.asks.as_ref().filter(|_| approval.kind != FILE) {
         return format!("{} {}", approval.device, wish(asks.capability));
     }
@@ -139,6 +140,17 @@ fn question(approval: &ApprovalSummary) -> String {
         _ => "wants to hand over",
     };
     format!("{} {verb} \"{}\"", approval.device, approval.title)
+}
+
+/// Who asks for what, without the words of a peer: for places where others may look on.
+pub(crate) fn wish_of(approval: &ApprovalSummary) -> String {
+    let what = match (&approval.asks, approval.kind.as_str()) {
+        (_, FILE) => "wants to send files",
+        (Some(asks), _) => wish(asks.capability),
+        (None, GIVE) => "wants to take a session",
+        (None, _) => "wants to hand a session over",
+    };
+    format!("{} {what}", approval.device)
 }
 
 const fn wish(capability: Capability) -> &'static str {

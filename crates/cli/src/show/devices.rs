@@ -21,7 +21,7 @@ pub(crate) fn peer(device: &DeviceSummary) -> Vec<Span> {
 }
 
 /// One device as a row: id, name, link, address.
-fn row(device: &DeviceSummary) -> Vec<Span> {
+pub(crate) fn row(device: &DeviceSummary) -> Vec<Span> {
     let trusted = if device.administrator { " (trusted)" } else { "" };
     vec![
         plain(device.id.short()),

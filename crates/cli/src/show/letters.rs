@@ -32,7 +32,8 @@ pub(crate) fn page(letters: &[LetterSummary], more: u64, notes: &[String], now: 
     page
 }
 
-fn row(letter: &LetterSummary, now: u64) -> Vec<Span> {
+/// A message as a row: id, from, to, when, how far it came, how it begins.
+pub(crate) fn row(letter: &LetterSummary, now: u64) -> Vec<Span> {
     let to = if letter.title.is_empty() { letter.to.clone() } else { format!("{}/{}", letter.to, letter.title) };
     vec![
         plain(&letter.id),

@@ -22,6 +22,17 @@ pub(crate) fn row(moving: &MoveSummary) -> Vec<Span> {
     ]
 }
 
+/// All that is known of a move under way.
+pub(crate) fn whole(moving: &MoveSummary) -> Page {
+    let mut page = Page::default();
+    page.line([strong(&moving.title), plain(format!(" from {} to {}", moving.from, moving.to))]);
+    page.whole_table(2, vec![row(moving)]);
+    if !moving.progress.note.is_empty() {
+        page.line([faint("  "), plain(&moving.progress.note)]);
+    }
+    page
+}
+
 /// How a move ended, and where the session is now.
 pub(crate) fn report(report: &MoveReport) -> Page {
     let mut page = Page::default();

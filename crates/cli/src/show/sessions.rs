@@ -13,19 +13,45 @@ pub(crate) fn page(sessions: &[SessionSummary], now: u64) -> Page {
         return Page::of("no sessions: start a coding agent here, or name a directory: cede adopt DIR");
     }
     let headings = ["id", "title", "agent", "owner", "size", "changed", "state"].map(faint).to_vec();
-    let row = |session: &SessionSummary| {
-        vec![
-            plain(session.id.short()),
-            strong(&session.title),
-            plain(session.agent.name()),
-            plain(&session.owner),
-            plain(size(session)),
-            plain(units::ago(session.updated_unix_ms, now)),
-            short_state(session),
-        ]
-    };
     let mut page = Page::default();
-    page.table(0, std::iter::once(headings).chain(sessions.iter().map(row)).collect(), &[1, 6, 3]);
+    let rows = sessions.iter().map(|session| listed(session, now));
+    page.table(0, std::iter::once(headings).chain(rows).collect(), &[1, 6, 3]);
+    page
+}
+
+/// A session as a row: id, title, agent, owner, size, last change, state.
+pub(crate) fn listed(session: &SessionSummary, now: u64) -> Vec<Span> {
+    vec![
+        plain(session.id.short()),
+        strong(&session.title),
+        plain(session.agent.name()),
+        plain(&session.owner),
+        plain(size(session)),
+        plain(units::ago(session.updated_unix_ms, now)),
+        short_state(session),
+    ]
+}
+
+/// All that is known of one session.
+pub(crate) fn whole(session: &SessionSummary, now: u64) -> Page {
+    let mut page = Page::default();
+    page.line([strong(&session.title)]);
+    page.gap();
+    let turns = units::count(session.turns, "turn", "turns");
+    let mut lines = vec![
+        ("session", session.id.to_string()),
+        ("agent", format!("{} {}", session.agent.name(), session.version)),
+        ("owner", session.owner.clone()),
+        ("directory", session.directory.clone()),
+        ("size", format!("{}, {turns}", size(session))),
+        ("changed", units::ago(session.updated_unix_ms, now)),
+    ];
+    if !session.resume.is_empty() {
+        lines.push(("go on", session.resume.clone()));
+    }
+    let mut rows: Vec<Vec<Span>> = lines.iter().map(|(name, value)| vec![faint(*name), plain(value)]).collect();
+    rows.insert(3, vec![faint("state"), state(session)]);
+    page.whole_table(0, rows);
     page
 }
 

@@ -68,7 +68,8 @@ pub(crate) fn word(transfer: &TransferSummary) -> &'static str {
     }
 }
 
-fn amount(transfer: &TransferSummary) -> String {
+/// How much of it there is, or has travelled.
+pub(crate) fn amount(transfer: &TransferSummary) -> String {
     let under_way = transfer.state == TransferState::Sending && transfer.to_move > 0;
     if under_way {
         return format!("{} of {}", units::bytes(transfer.moved), units::bytes(transfer.to_move));

@@ -1,0 +1,145 @@
+//! The cockpit, in a real terminal over real daemons.
+
+use cede_agent::terminal::End;
+use cede_tests::devices::tty::Tty;
+
+use super::*;
+
+/// How long something must have been on the screen before it is answered.
+const LOOKED: Duration = Duration::from_millis(900);
+
+fn cockpit(device: &Device) -> Tty {
+    let mut tty = Tty::open(device, &[]);
+    tty.show("the sessions are listed", |screen| screen.contains("2 Sessions"));
+    tty
+}
+
+/// A question of the laptop that waits on the server's screen.
+fn asked(devices: &Devices) -> (Tty, SessionId, cede_tests::devices::Answers) {
+    let (_, id) = adopted(&devices.a);
+    let mut tty = cockpit(&devices.b);
+    let asked = devices.a.open(Command::To(request("server", id))).unwrap();
+    tty.show("the question is told of", |screen| screen.contains("1 question waits"));
+    tty.type_in("1");
+    (tty, id, asked)
+}
+
+/// Shows: U-7, L-7, L-12
+#[test]
+fn question_of_a_peer_is_answered_on_the_screen_and_the_session_comes() {
+    let devices = Devices::paired(CEDE);
+    let (mut tty, id, asked) = asked(&devices);
+    let screen = tty.show("it stands there whole", |screen| screen.contains("answer: cede allow"));
+    println!("{screen}");
+    let typed = devices.b.typed(&["approvals", "--all"]);
+    let listed = String::from_utf8_lossy(&typed.stdout).into_owned();
+    // What is wrapped goes on behind a mark.
+    let squashed = |text: &str| text.replace(|c: char| c.is_whitespace() || c == '↪', "");
+    let seconds = |line: &&str| !line.contains(" counts as a no");
+    for line in listed.lines().filter(seconds) {
+        assert!(squashed(&screen).contains(&squashed(line)), "{line:?} is not on the screen:\n{screen}");
+    }
+    std::thread::sleep(LOOKED);
+    tty.type_in("y");
+    tty.show("it says so", |screen| screen.contains("allowed: laptop wants to hand over \"project\""));
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert_eq!(state(&devices.b, id), "in charge here");
+    let after = tty.show("nothing waits any more", |screen| screen.contains("1 Questions none"));
+    assert!(!after.contains("question waits"), "{after}");
+    tty.type_in("q");
+    assert_eq!(tty.end(), End::Code(0));
+}
+
+/// Shows: L-12
+#[test]
+fn key_that_was_pressed_too_soon_or_pasted_answers_nothing() {
+    let devices = Devices::paired(CEDE);
+    let (mut tty, id, asked) = asked(&devices);
+    tty.type_in("yy\x1b[200~y\x1b[201~");
+    tty.show("it was not answered", |screen| screen.contains("look, then answer again"));
+    assert_eq!(devices.b.status().approvals.len(), 1);
+    tty.type_in("\x1b");
+    std::thread::sleep(LOOKED);
+    tty.type_in("n");
+    tty.show("it says so", |screen| screen.contains("denied: laptop wants to hand over \"project\""));
+    let failed = refused(asked.end(&mut |_| {}).unwrap());
+    assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Declined)));
+    assert_eq!(state(&devices.a, id), "in charge here");
+}
+
+#[test]
+fn session_is_handed_over_and_taken_back_from_the_screen() {
+    let devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    let mut tty = cockpit(&devices.a);
+    tty.show("the session is there", |screen| screen.contains("project"));
+    tty.type_in("2h");
+    tty.show("devices are listed", |screen| screen.contains("› server  connected"));
+    tty.type_in("\r");
+    tty.show("the plan is shown", |screen| screen.contains("Hand it over to server"));
+    std::thread::sleep(LOOKED);
+    tty.type_in("y");
+    tty.show("it is said where it is", |screen| screen.contains(" is at server now"));
+    assert_eq!(state(&devices.b, id), "in charge here");
+    let row =
+        |screen: &str| screen.lines().any(|line| line.starts_with("› ") && line.trim_end().ends_with("at server"));
+    tty.show("it is listed there", row);
+    tty.type_in("t");
+    tty.show("a yes is asked for", |screen| screen.contains("Take this session over?"));
+    std::thread::sleep(LOOKED);
+    tty.type_in("y");
+    tty.show("it is said where it is", |screen| screen.contains(" is at laptop now"));
+    assert_eq!(state(&devices.a, id), "in charge here");
+}
+
+#[test]
+fn daemon_that_goes_away_is_looked_for() {
+    let mut devices = Devices::paired(CEDE);
+    let mut tty = cockpit(&devices.a);
+    devices.a.kill();
+    tty.show("it is said", |screen| screen.contains("looking for it"));
+    devices.a.start();
+    tty.show("it is found", |screen| !screen.contains("looking for it"));
+}
+
+#[test]
+fn terminal_is_put_back_however_the_cockpit_ends() {
+    let devices = Devices::paired(CEDE);
+    let script =
+        "before=$(stty -g); echo begin; \"$CEDE\"; echo code-$?; test \"$before\" = \"$(stty -g)\" && echo put-back";
+    let child = |tty: &Tty| -> i32 {
+        let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", tty.pid())).unwrap();
+        listed.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    for signal in ["TERM", "INT", "HUP"] {
+        let mut tty = Tty::shell(&devices.a, script);
+        tty.show("it is drawn", |screen| screen.contains("2 Sessions"));
+        let signal: nix::sys::signal::Signal = format!("SIG{signal}").parse().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(child(&tty)), signal).unwrap();
+        let screen = tty.show("it is put back", |screen| screen.contains("put-back"));
+        assert!(screen.contains("begin") && screen.contains("code-130") && !screen.contains("Sessions"), "{screen}");
+    }
+    let mut tty = Tty::shell(&devices.a, script);
+    tty.show("it is drawn", |screen| screen.contains("2 Sessions"));
+    tty.resize(20, 60);
+    tty.show("it says that it is too small", |screen| screen.contains("needs 80 columns"));
+    tty.resize(24, 80);
+    tty.show("it is drawn again", |screen| screen.contains("5 Devices"));
+    tty.type_in("\x03");
+    tty.show("it is put back", |screen| screen.contains("code-0") && screen.contains("put-back"));
+}
+
+#[test]
+fn question_that_waits_rings() {
+    let devices = Devices::paired(CEDE);
+    let (mut tty, _, _asked) = asked(&devices);
+    tty.see("\x07\x1b]9;cede: laptop wants to hand a session over (");
+}
+
+#[test]
+fn without_a_terminal_one_screen_is_printed() {
+    let devices = Devices::paired(CEDE);
+    let printed = devices.a.typed(&[]);
+    assert_eq!(printed.status.code(), Some(0));
+    assert_eq!(printed.stdout, devices.a.typed(&["status"]).stdout);
+}
