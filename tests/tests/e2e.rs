@@ -19,6 +19,8 @@ use cede_wire::message::{Hello, PROTOCOL_MAX};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
 
+#[path = "e2e/anchors.rs"]
+mod anchors;
 #[path = "e2e/astray.rs"]
 mod astray;
 #[path = "e2e/authority.rs"]

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
+use cede_wire::audit::{AuditAnchor, AuditEntry, AuditEvent};
 use cede_wire::canonical::{DecodeError, Signed, decode, encode};
 use cede_wire::catalog::{Catalog, Oid};
 use cede_wire::custody::{Custody, FencingToken, Head, SeizeVote};
@@ -88,6 +89,9 @@ impl Subject for TransferOffer {}
 impl Subject for TransferAccept {}
 impl Subject for TransferKey {}
 impl Subject for TransferReceipt {}
+impl Subject for AuditEntry {}
+impl Subject for AuditEvent {}
+impl Subject for AuditAnchor {}
 
 impl Subject for FileCatalog {
     fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, String> {
@@ -171,6 +175,9 @@ fn run_by_type(vector: &Vector) {
         "TransferAccept" => run::<TransferAccept>(vector),
         "TransferKey" => run::<TransferKey>(vector),
         "TransferReceipt" => run::<TransferReceipt>(vector),
+        "AuditEntry" => run::<AuditEntry>(vector),
+        "AuditEvent" => run::<AuditEvent>(vector),
+        "AuditAnchor" => run::<AuditAnchor>(vector),
         "frame" => run::<PeerMessage>(vector),
         "derived DeviceId" => {
             let told: DerivedDeviceId = serde_json::from_value(vector.fields.clone()).unwrap();
@@ -224,7 +231,7 @@ fn every_message_and_record_kind_has_an_accepted_vector() {
         let first = |v: Vector| unhex(&v.hex).first().copied().map(u16::from).unwrap();
         vectors.map(first).collect()
     };
-    assert_eq!(accepted("frame"), (0..30).collect());
+    assert_eq!(accepted("frame"), (0..31).collect());
     assert_eq!(accepted("Record"), (0..23).collect());
     assert_eq!(accepted("Refusal"), (0..Refusal::ALL.len() as u16).collect());
     assert_eq!(accepted("AgentKind"), (0..AgentKind::ALL.len() as u16).collect());

@@ -34,7 +34,7 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::SeizePlan(plan) => seizing::page(plan, now),
         Answer::Moved(report) => moves::report(report),
         Answer::Approvals { approvals } => approvals::page(approvals, paths),
-        Answer::Log { lines, earlier, verdict } => log::page(lines, *earlier, verdict.as_ref()),
+        Answer::Log { lines, earlier, verdict } => log::page(lines, *earlier, verdict.as_deref()),
         Answer::Policies { peers } => policies::page(peers),
         Answer::Adopted(session) => sessions::adopted(session),
         Answer::TerminalEnded(end) => Page::of(&end.text),

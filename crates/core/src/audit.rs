@@ -2,7 +2,12 @@
 //!
 //! [`verify`] takes the files as bytes and trusts none of them: each entry stands behind the one before it by the chain, no
 //! number is missing, and the device signed where the chain stood. It needs no daemon and no directory: whoever has the
-//! files, the newest checkpoint and the device's id can look.
+//! files, the newest checkpoint and the device's id can look. [`mirror`] is what a device keeps of the records of others: with it
+//! a cut of what was signed shows too, where whoever cut could write every file here.
+
+pub mod mirror;
+
+use std::collections::BTreeMap;
 
 use cede_seal::verify::verify as verify_signature;
 use cede_wire::audit::{AuditCheckpoint, AuditEntry, AuditEvent, AuditFrameError, AuditHead};
@@ -61,6 +66,32 @@ pub enum AuditFault {
     /// The device noticed by itself that entries were lost.
     #[error("entries up to {0} were lost, and the device noticed")]
     Lost(u64),
+    /// A peer keeps a checkpoint of this device that covers entries which are not there.
+    #[error("{} keeps a checkpoint of entry {signed}, and the log ends at {last}", by.short())]
+    CutAfter {
+        /// The peer.
+        by: DeviceId,
+        /// The number that was signed.
+        signed: u64,
+        /// The last entry.
+        last: u64,
+    },
+    /// A peer keeps a checkpoint of this device that covers other entries than those that are there.
+    #[error("{} keeps a checkpoint of entry {signed}, and another entry is there", by.short())]
+    Replaced {
+        /// The peer.
+        by: DeviceId,
+        /// The number that was signed.
+        signed: u64,
+    },
+    /// The device noticed by itself what a peer keeps.
+    #[error("{} kept a checkpoint of entry {signed} that did not fit, and the device noticed", by.short())]
+    Missed {
+        /// The peer.
+        by: DeviceId,
+        /// The number that was signed.
+        signed: u64,
+    },
     /// The log was not written by this device.
     #[error("another device wrote the log")]
     Stranger,
@@ -81,6 +112,24 @@ pub struct Verdict {
     pub unsealed: u64,
     /// What is wrong; nothing where the log holds.
     pub faults: Vec<AuditFault>,
+    /// Peers that keep a checkpoint which fits, with the number that it covers.
+    pub anchored: BTreeMap<DeviceId, u64>,
+}
+
+/// A checkpoint of this device that a peer keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    /// The peer.
+    pub by: DeviceId,
+    /// The checkpoint.
+    pub point: AuditCheckpoint,
+}
+
+impl Anchor {
+    /// Takes what a peer says that it keeps; none where this device did not sign that.
+    pub fn new(by: DeviceId, signed: &Signed<AuditCheckpoint>, device: DeviceId) -> Option<Self> {
+        checked(signed, device).map(|point| Self { by, point })
+    }
 }
 
 /// Looks at every file of a log, oldest first, and at the newest checkpoint, which lies beside them.
@@ -89,7 +138,18 @@ pub fn verify<'a>(
     newest: Option<&Signed<AuditCheckpoint>>,
     device: DeviceId,
 ) -> Verdict {
-    let mut look = Look { newest: newest.and_then(|signed| checked(signed, device)), ..Look::default() };
+    verify_against(files, newest, &[], device)
+}
+
+/// The same, and holds the log against what peers keep of it. Source: SPEC U-13.
+pub fn verify_against<'a>(
+    files: impl IntoIterator<Item = &'a [u8]>,
+    newest: Option<&Signed<AuditCheckpoint>>,
+    anchors: &'a [Anchor],
+    device: DeviceId,
+) -> Verdict {
+    let newest_checked = newest.and_then(|signed| checked(signed, device));
+    let mut look = Look { newest: newest_checked, anchors, ..Look::default() };
     if newest.is_some() && look.newest.is_none() {
         look.fault(AuditFault::Checkpoint(0));
     }
@@ -100,8 +160,10 @@ pub fn verify<'a>(
 }
 
 #[derive(Default)]
-struct Look {
+struct Look<'a> {
     verdict: Verdict,
+    /// What peers keep.
+    anchors: &'a [Anchor],
     /// The file that was looked at last.
     file: Option<u64>,
     chain: Option<Hash>,
@@ -116,7 +178,7 @@ struct Look {
     any_checkpoint: bool,
 }
 
-impl Look {
+impl Look<'_> {
     fn fault(&mut self, fault: AuditFault) {
         // One is enough to know; a log that is all wrong need not fill the memory.
         if self.verdict.faults.len() < FAULTS {
@@ -157,6 +219,7 @@ impl Look {
                     self.entry(&entry, chain);
                     (chain, rest) = (after, behind);
                     self.hold_against_newest(entry.number, chain);
+                    self.hold_against_peers(entry.number, chain);
                 }
                 Err(fault) => {
                     let number = self.next;
@@ -179,6 +242,7 @@ impl Look {
             AuditEvent::Begun { device } => self.signer = Some(*device),
             AuditEvent::Checkpoint(signed) => self.checkpoint(signed, entry.number, before),
             AuditEvent::Lost { until } => self.fault(AuditFault::Lost(*until)),
+            AuditEvent::Missed { by, signed } => self.fault(AuditFault::Missed { by: *by, signed: *signed }),
             AuditEvent::Asked { .. }
             | AuditEvent::Decided { .. }
             | AuditEvent::Outcome { .. }
@@ -218,8 +282,23 @@ impl Look {
         }
     }
 
+    fn hold_against_peers(&mut self, number: u64, chain: Hash) {
+        let anchors = self.anchors;
+        for anchor in anchors.iter().filter(|anchor| anchor.point.number == number) {
+            if anchor.point.chain == chain {
+                self.verdict.anchored.insert(anchor.by, number);
+            } else {
+                self.fault(AuditFault::Replaced { by: anchor.by, signed: number });
+            }
+        }
+    }
+
     fn end(mut self, device: DeviceId) -> Verdict {
         let last = self.verdict.last;
+        let anchors = self.anchors;
+        for anchor in anchors.iter().filter(|anchor| anchor.point.number > last) {
+            self.fault(AuditFault::CutAfter { by: anchor.by, signed: anchor.point.number, last });
+        }
         match self.newest.as_ref().map(|newest| newest.number) {
             Some(signed) if signed > last => self.fault(AuditFault::Cut { signed, last }),
             Some(signed) if !self.newest_holds => self.fault(AuditFault::Checkpoint(signed)),

@@ -68,6 +68,7 @@ pub(crate) struct Actor {
     pub(crate) placed: BTreeMap<SessionId, PlacedSession>,
     pub(crate) authorities: Authorities,
     pub(crate) audit: Audit,
+    pub(crate) mirrors: crate::mirrors::MirrorDesk,
     pub(crate) moves: Moves,
     pub(crate) leaving: BTreeMap<SessionId, Leaving>,
     pub(crate) arriving: BTreeMap<SessionId, Arriving>,
@@ -184,6 +185,7 @@ impl Actor {
                 self.hear_host(asker, message.viewing, message.body);
             }
             PeerMessage::Terminal(message) => self.hear_viewer(asker, message.viewing, message.body),
+            PeerMessage::Audit(message) => self.mirror_message(asker, message),
             message @ (PeerMessage::Offer { .. }
             | PeerMessage::Accept(_)
             | PeerMessage::Refuse { .. }

@@ -15,6 +15,7 @@ use cede_seal::device::LocalDevice;
 use cede_store::audit::{AuditError, AuditLog, AuditMark};
 use cede_store::home::Home;
 use cede_wire::audit::{AuditAct, AuditCheckpoint, AuditEvent, AuditOf, AuditOutcome, DecidedBy};
+use cede_wire::canonical::Signed;
 use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::limits::AUDIT_CHECKPOINT_ENTRIES;
 use cede_wire::member::Capability;
@@ -90,6 +91,11 @@ impl Audit {
     /// When a checkpoint is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + if self.broken { AUDIT_AGAIN } else { AUDIT_CHECKPOINT })
+    }
+
+    /// The newest checkpoint.
+    pub(crate) fn newest(&self) -> Option<&Signed<AuditCheckpoint>> {
+        self.log.as_ref().and_then(AuditLog::newest)
     }
 
     /// How far the log goes now.
@@ -171,6 +177,7 @@ fn sign(log: &mut AuditLog, local: &Arc<LocalDevice>, seal: bool) -> Result<(), 
 impl Actor {
     /// Makes durable what was noted. One that cannot be written makes every yes to a peer a no.
     pub(crate) async fn write_audit(&mut self, stopping: bool) {
+        let mut signed = false;
         while let Some((mut log, events, seal)) = self.audit.take(stopping) {
             let local = self.context.local.clone();
             let written = tokio::task::spawn_blocking(move || {
@@ -178,7 +185,10 @@ impl Actor {
                 (log, written)
             });
             match written.await {
-                Ok((log, written)) => self.audit.written(log, written),
+                Ok((log, written)) => {
+                    signed |= matches!(written.1, Ok((_, true)));
+                    self.audit.written(log, written);
+                }
                 Err(_) => self.audit.broken = true,
             }
             if self.audit.broken {
@@ -187,6 +197,9 @@ impl Actor {
         }
         if self.audit.log.is_none() {
             (self.audit.broken, self.audit.since) = (true, None);
+        }
+        if signed && !stopping {
+            self.checkpoint_is_new();
         }
     }
 

@@ -23,6 +23,10 @@ pub(crate) enum Errand {
     KeepListing,
     /// Keep the words of letters.
     KeepLetters,
+    /// Keep its newest checkpoint.
+    KeepMirror,
+    /// Hold the record here against what it keeps of it.
+    CheckRecord,
 }
 
 impl Errand {
@@ -30,7 +34,12 @@ impl Errand {
         match self {
             Self::LookAtOffer => limits::LOOKS_PER_PEER,
             Self::FindSession => limits::APPROVALS_PER_PEER,
-            Self::CountSession | Self::List | Self::KeepListing | Self::KeepLetters => 1,
+            Self::CountSession
+            | Self::List
+            | Self::KeepListing
+            | Self::KeepLetters
+            | Self::KeepMirror
+            | Self::CheckRecord => 1,
         }
     }
 }

@@ -32,6 +32,7 @@ mod leaving;
 mod letters;
 mod limits;
 mod listings;
+mod mirrors;
 mod moves;
 mod offering;
 mod options;

@@ -197,3 +197,7 @@ pub(crate) const APPROVED_DIGITS: usize = 8;
 pub(crate) const AUDIT_WAITING: usize = 4_096;
 /// Pause before such a log is tried again: a disk with room again is noticed soon, and one without is not worn out.
 pub(crate) const AUDIT_AGAIN: Duration = Duration::from_secs(5);
+
+/// Shortest pause between two checkpoints that are shown to peers, and between two flushes of what is kept of one peer: a busy
+/// record is signed more often, and the newest checkpoint says what the ones before it said.
+pub(crate) const MIRROR_PAUSE: Duration = Duration::from_secs(5);

@@ -203,6 +203,17 @@ impl Peers {
         self.newest(device).map(|standing| Asker { device, link: standing.number })
     }
 
+    /// The life of the daemon at the other end of a link.
+    pub(crate) fn run_of(&self, asker: Asker) -> Option<u64> {
+        let links = self.links.get(&asker.device)?;
+        links.iter().find(|up| up.number == asker.link).map(|up| up.link.hello().run)
+    }
+
+    /// The devices to which a link stands.
+    pub(crate) fn connected(&self) -> Vec<DeviceId> {
+        self.links.keys().copied().collect()
+    }
+
     pub(crate) fn is_connected(&self, device: DeviceId) -> bool {
         self.links.contains_key(&device)
     }
@@ -373,6 +384,7 @@ impl Actor {
         self.pass_letters_on();
         self.transfers.link_up(device);
         self.send(device, PeerMessage::SessionsQuery);
+        self.mirrors_link_up(device);
         self.repeat_takes(device);
         self.afar_link_up(device);
     }
@@ -396,6 +408,7 @@ impl Actor {
             self.custodian.link_up(device, self.context.clock.now());
             self.ledger.link_up(device, self.context.clock.now());
             self.transfers.link_up(device);
+            self.mirrors_link_up(device);
             self.repeat_takes(device);
         }
         self.afar_link_down(device, number);
@@ -451,8 +464,9 @@ impl Actor {
         }
         self.end_with_strangers();
         self.forget_letters_of_strangers();
+        self.forget_mirrors_of_strangers();
         self.keep_links();
-        let connected: Vec<DeviceId> = self.peers.links.keys().copied().collect();
+        let connected = self.peers.connected();
         for device in connected {
             let theirs = self.peers.newest(device).map_or(0, |standing| standing.link.hello().members);
             self.share_members(device, theirs);
@@ -541,7 +555,8 @@ fn waits(message: &PeerMessage) -> bool {
         | PeerMessage::Letters(_)
         | PeerMessage::Terminal(_)
         | PeerMessage::LetterReceipts(_)
-        | PeerMessage::ReceiptsHeld(_) => false,
+        | PeerMessage::ReceiptsHeld(_)
+        | PeerMessage::Audit(_) => false,
     }
 }
 

@@ -181,6 +181,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let context = share(options, (local, home), endpoint, clock, inputs, &ledger)?;
     facts.placed.values().for_each(|placed| context.locate(placed));
     let audit = Audit::open(&context.home, context.local.device())?;
+    let mirrors = crate::mirrors::MirrorDesk::open(&context.home);
     let authorities = Authorities::restore(&facts.ruled, audit.not_before(clock.now()));
     let actor = Actor {
         custodian,
@@ -198,6 +199,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         pairing: crate::pairing::Pairing::default(),
         placed: facts.placed,
         audit,
+        mirrors,
         context,
         authorities,
         moves: crate::moves::Moves::default(),

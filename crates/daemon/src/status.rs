@@ -49,6 +49,7 @@ impl Actor {
             approvals,
             next,
             letters: self.unread_letters(),
+            evidence: self.evidence(),
         }
     }
 

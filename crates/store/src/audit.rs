@@ -4,6 +4,8 @@
 //! cut off was never acknowledged, and goes at the next opening. What was acknowledged and is not there any more is said in the
 //! log itself.
 
+pub mod mirrors;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -125,6 +127,11 @@ impl AuditLog {
     /// Number of the last entry, and the chain after it: what a checkpoint signs.
     pub fn position(&self) -> (u64, Hash) {
         (self.last, self.chain)
+    }
+
+    /// The newest checkpoint.
+    pub fn newest(&self) -> Option<&Signed<AuditCheckpoint>> {
+        self.newest.as_ref()
     }
 
     /// Appends entries and flushes them: all of them are durable when this returns, or none counts.

@@ -63,3 +63,8 @@ pub const INDEX_VALUE_BYTES: usize = 64 << 10;
 pub const INDEX_SCAN_ROWS: usize = 1_024;
 /// An index that does not open within this is thrown away. A sound one of 100,000 rows opens in 20 ms.
 pub const INDEX_OPEN: Duration = Duration::from_secs(10);
+
+/// Longest file about the record of another device: three checkpoints, with room.
+pub const MIRROR_BYTES: usize = 1 << 10;
+/// Most of them: more than a mesh has devices.
+pub const MIRRORS: usize = 4_096;

@@ -168,6 +168,13 @@ pub enum AuditEvent {
         /// The number.
         until: u64,
     },
+    /// 8: a peer keeps a checkpoint of this device that does not fit the entries here.
+    Missed {
+        /// The peer.
+        by: DeviceId,
+        /// The number that the checkpoint covers.
+        signed: u64,
+    },
 }
 
 impl AuditEvent {
@@ -182,6 +189,7 @@ impl AuditEvent {
             Self::Acted { .. } => 5,
             Self::Checkpoint(_) => 6,
             Self::Lost { .. } => 7,
+            Self::Missed { .. } => 8,
         }
     }
 }
@@ -216,6 +224,31 @@ impl Signable for AuditCheckpoint {
     fn signer(&self) -> DeviceId {
         self.by
     }
+}
+
+/// What devices say to each other of their records: where they stand, and nothing of what is in them. Source: SPEC U-13.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AuditMirror {
+    /// 0: the newest checkpoint of the sender.
+    Newest {
+        /// Counts such messages in this life of the sender's daemon, so that two links cannot turn their order round.
+        serial: u64,
+        /// The checkpoint.
+        point: Signed<AuditCheckpoint>,
+    },
+    /// 1: the newest checkpoint of the receiver that is durable at the sender; none where there is none.
+    Kept(Option<Signed<AuditCheckpoint>>),
+    /// 2: "which of mine is durable there?"
+    Ask,
+}
+
+/// What is kept of another device's record, durably.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditAnchor {
+    /// The newest checkpoint.
+    pub newest: Signed<AuditCheckpoint>,
+    /// The first contradiction: what was kept then, and the checkpoint that did not fit it. Both are signed by the device.
+    pub against: Option<(Signed<AuditCheckpoint>, Signed<AuditCheckpoint>)>,
 }
 
 /// What a file begins with: where its first entry stands in the chain.

@@ -555,6 +555,9 @@ pub struct StatusReport {
     /// Letters that nobody has read yet.
     #[serde(default)]
     pub letters: u64,
+    /// Peers whose record of decisions contradicts what they showed before.
+    #[serde(default)]
+    pub evidence: Vec<String>,
 }
 
 /// A letter in lists.
@@ -737,7 +740,7 @@ pub enum Answer {
         /// How many earlier ones there are.
         earlier: u64,
         /// Whether it holds, where that was asked.
-        verdict: Option<LogVerdict>,
+        verdict: Option<Box<LogVerdict>>,
     },
     /// A directory is a session now.
     Adopted(Box<SessionSummary>),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::audit::AuditMirror;
 use crate::canonical::{DecodeError, Signed, decode, encode};
 use crate::custody::{Custody, FencingToken, SeizeVote};
 use crate::frame::Header;
@@ -240,6 +241,8 @@ pub enum PeerMessage {
     Transfer(Box<TransferMessage>),
     /// 29: something of a terminal that another device looks on at.
     Terminal(TerminalMessage),
+    /// 30: where the records of decisions stand.
+    Audit(AuditMirror),
 }
 
 impl PeerMessage {
@@ -276,6 +279,7 @@ impl PeerMessage {
             Self::ReceiptsHeld(_) => 27,
             Self::Transfer(_) => 28,
             Self::Terminal(_) => 29,
+            Self::Audit(_) => 30,
         }
     }
 
@@ -299,7 +303,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 29 {
+        if header.kind > 30 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

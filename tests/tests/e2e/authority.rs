@@ -90,7 +90,7 @@ fn rule_that_cannot_be_is_refused_with_what_to_type() {
 
 fn log(device: &Device) -> (Vec<LogLine>, LogVerdict) {
     match device.ask(Command::Log { tail: None, verify: true }).unwrap() {
-        Answer::Log { lines, verdict, .. } => (lines, verdict.unwrap()),
+        Answer::Log { lines, verdict, .. } => (lines, *verdict.unwrap()),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The values that the vectors are made of.
 
 use cede_seal::device::LocalDevice;
+use cede_wire::audit::AuditCheckpoint;
 use cede_wire::authority::Rule;
 use cede_wire::canonical::{Signable, Signed, encode};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
@@ -24,6 +25,8 @@ use cede_wire::transfer::{TransferAccept, TransferKey, TransferOffer, TransferRe
 use serde::Serialize;
 use serde_json::{Value, json};
 
+#[path = "decisions.rs"]
+mod decisions;
 #[path = "transfers.rs"]
 mod transfers;
 
@@ -44,6 +47,7 @@ pub(super) fn all() -> Vec<Vector> {
     );
     all.push(named("letter", "M-2", "Letter", &letter()));
     all.extend(transfers::all());
+    all.extend(decisions::all());
     all.extend(refused_numbers());
     all.extend(refused_encodings());
     all.extend(refused_paths());
@@ -53,7 +57,7 @@ pub(super) fn all() -> Vec<Vector> {
 }
 
 /// Every domain that a signature names.
-pub(super) fn domains() -> [&'static str; 12] {
+pub(super) fn domains() -> [&'static str; 13] {
     [
         Custody::DOMAIN,
         SeizeVote::DOMAIN,
@@ -67,6 +71,7 @@ pub(super) fn domains() -> [&'static str; 12] {
         TransferAccept::DOMAIN,
         TransferKey::DOMAIN,
         TransferReceipt::DOMAIN,
+        AuditCheckpoint::DOMAIN,
     ]
 }
 
@@ -457,6 +462,7 @@ pub(super) fn messages() -> Vec<PeerMessage> {
             viewing: 7,
             body: TerminalBody::Open { session: key().id(), wish: Wish::Drive, from: Some(300), size: Some((24, 80)) },
         }),
+        decisions::mirrors().remove(0),
     ]
 }
 
@@ -618,7 +624,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[30, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[31, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -47,11 +47,27 @@ fn checked(verdict: &LogVerdict) -> Page {
             let rest = units::count(verdict.unsealed, "entry is", "entries are");
             page.line([faint(format!("{rest} behind the last checkpoint: a cut there would not show"))]);
         }
-        return page;
+    } else {
+        page.line([Span::new(Ink::Bad, "the record is not as it was written: "), plain(range)]);
+        for fault in &verdict.faults {
+            page.line([strong("  "), plain(fault)]);
+        }
     }
-    page.line([Span::new(Ink::Bad, "the record is not as it was written: "), plain(range)]);
-    for fault in &verdict.faults {
-        page.line([strong("  "), plain(fault)]);
+    page.append(at_peers(verdict));
+    page
+}
+
+/// What the peers keep: without them a cut of everything behind an old checkpoint would not show.
+fn at_peers(verdict: &LogVerdict) -> Page {
+    let mut page = Page::default();
+    for anchor in &verdict.anchors {
+        page.line([faint(format!("{} keeps the checkpoint of entry {}, and it fits", anchor.device, anchor.number))]);
+    }
+    if !verdict.silent.is_empty() {
+        page.line([faint(format!("not asked what it keeps of this record: {}", verdict.silent.join(", ")))]);
+    }
+    for line in &verdict.evidence {
+        page.line([Span::new(Ink::Bad, line)]);
     }
     page
 }
@@ -62,6 +78,7 @@ const CHECKPOINT: &str = "checkpoint";
 #[cfg(test)]
 mod tests {
     use cede_wire::audit::DecidedBy;
+    use cede_wire::control::decisions::AnchorLine;
     use cede_wire::id::{DeviceId, Hash};
     use cede_wire::member::Capability;
 
@@ -86,7 +103,21 @@ mod tests {
     fn verdict(faults: &[&str]) -> LogVerdict {
         let faults: Vec<String> = faults.iter().map(|fault| (*fault).to_owned()).collect();
         let holds = faults.is_empty();
-        LogVerdict { holds, entries: 40, first: 2, last: 41, checkpoints: 3, unsealed: 1, faults }
+        let anchors = vec![AnchorLine { device: "laptop".into(), number: 38 }];
+        let silent = vec!["phone".into()];
+        let evidence = vec!["server showed a record of 40 entries, and 12 later".into()];
+        LogVerdict {
+            holds,
+            entries: 40,
+            first: 2,
+            last: 41,
+            checkpoints: 3,
+            unsealed: 1,
+            faults,
+            anchors,
+            silent,
+            evidence,
+        }
     }
 
     #[test]

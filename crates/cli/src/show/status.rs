@@ -10,6 +10,9 @@ use crate::units;
 /// The screen.
 pub(crate) fn page(status: &StatusReport) -> Page {
     let mut page = head(status);
+    for line in &status.evidence {
+        page.line([Span::new(Ink::Bad, line)]);
+    }
     section(&mut page, "Waiting for your answer", status.approvals.iter().map(approvals::line).collect(), &[1]);
     if status.letters > 0 {
         page.gap();

@@ -83,6 +83,49 @@ fn faults_that_are_told_are_bounded() {
     assert_eq!(verify(junk, None, DeviceId::new([1; 32])).faults.len(), FAULTS);
 }
 
+/// Whoever can write every file can put a whole earlier record in the place of this one. Every checkpoint in it holds.
+///
+/// Shows: U-13
+#[test]
+fn thousand_records_that_were_cut_or_put_back_whole_are_found_by_what_a_peer_keeps() {
+    let log = Written::new(250);
+    let peer = DeviceId::new([6; 32]);
+    let anchors = [Anchor::new(peer, log.newest.as_ref().unwrap(), log.device.device()).unwrap()];
+    let verdict = log.verdict_against(&anchors);
+    assert_eq!((verdict.faults.as_slice(), verdict.anchored.get(&peer)), (&[][..], Some(&240)));
+    let (mut seen_alone, mut missed) = (0, Vec::new());
+    for seed in 0..1_000_u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let earlier = match seed % 3 {
+            // As it was when fewer entries had been made.
+            0 => Written::new(2 + dice.below(238) as u64),
+            // The same, and other things happened after it.
+            1 => Written::other(2 + dice.below(400) as u64, seed),
+            // The tail is gone, and the checkpoint beside the files is the last one that is left.
+            _ => log.cut_to(1 + dice.below(238)),
+        };
+        seen_alone += usize::from(!earlier.verdict().faults.is_empty());
+        if earlier.verdict_against(&anchors).faults.is_empty() {
+            missed.push(seed);
+        }
+    }
+    assert_eq!(missed, [], "records that were not found");
+    assert_eq!(seen_alone, 0, "without the peer none of them shows");
+    assert_eq!(Written::new(300).verdict_against(&anchors).faults, [], "a record may grow");
+}
+
+/// Shows: U-13
+#[test]
+fn checkpoint_of_another_device_is_no_anchor() {
+    let log = Written::new(250);
+    let newest = log.newest.as_ref().unwrap();
+    assert_eq!(Anchor::new(DeviceId::new([6; 32]), newest, DeviceId::new([6; 32])), None);
+    let stranger = LocalDevice::from_secret(&[9; 32]);
+    let point = AuditCheckpoint { by: log.device.device(), number: 9_999, chain: Hash::new([0; 32]), at_unix_ms: 0 };
+    let forged = Signed::from_parts(cede_wire::canonical::encode(&point), stranger.key(), *newest.signature());
+    assert_eq!(Anchor::new(DeviceId::new([6; 32]), &forged, log.device.device()), None);
+}
+
 fn tamper(log: &mut Written, dice: &mut Dice, seed: u64) -> &'static str {
     let file = dice.below(log.files.len());
     match seed % 10 {
@@ -157,6 +200,11 @@ struct Written {
 impl Written {
     /// So many entries in files of fifty, a checkpoint after each sixtieth.
     fn new(entries: u64) -> Self {
+        Self::other(entries, 0)
+    }
+
+    /// The same with other decisions in it.
+    fn other(entries: u64, salt: u64) -> Self {
         let device = LocalDevice::from_secret(&[7; 32]);
         let mut writer = Writer::new(device.device());
         let mut newest = None;
@@ -166,7 +214,7 @@ impl Written {
                 newest = device.sign(&AuditCheckpoint { by, number, chain, at_unix_ms: number }).ok();
                 writer.push(AuditEvent::Checkpoint(newest.clone().unwrap()));
             } else {
-                writer.push(decision(writer.number));
+                writer.push(decision(writer.number.wrapping_add(salt)));
             }
             if writer.number.is_multiple_of(50) && writer.number < entries {
                 writer.rotate();
@@ -182,6 +230,36 @@ impl Written {
 
     fn verdict(&self) -> Verdict {
         verify(self.files.iter().map(Vec::as_slice), self.newest.as_ref(), self.device.device())
+    }
+
+    fn verdict_against(&self, anchors: &[Anchor]) -> Verdict {
+        verify_against(self.files.iter().map(Vec::as_slice), self.newest.as_ref(), anchors, self.device.device())
+    }
+
+    /// The first so many entries, with the last checkpoint among them.
+    fn cut_to(&self, entries: usize) -> Self {
+        let (mut files, mut left, mut newest) = (Vec::new(), entries, None);
+        for (index, bytes) in self.files.iter().enumerate() {
+            let frames = self.frames(index);
+            let keep = frames.len().min(left);
+            left -= keep;
+            let end = keep.checked_sub(1).map_or(AuditHead::BYTES, |last| frames[last].1);
+            files.push(bytes[..end].to_vec());
+            if left == 0 {
+                break;
+            }
+        }
+        for bytes in &files {
+            let (head, mut rest) = AuditHead::from_bytes(bytes).unwrap();
+            let mut chain = head.before;
+            while let Ok((entry, after, behind)) = AuditEntry::from_frame(rest, &chain) {
+                (chain, rest) = (after, behind);
+                if let AuditEvent::Checkpoint(point) = entry.event {
+                    newest = Some(point);
+                }
+            }
+        }
+        Self { device: LocalDevice::from_secret(&[7; 32]), files, newest }
     }
 
     /// Where each entry of a file begins and ends.

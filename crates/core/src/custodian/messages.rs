@@ -62,6 +62,7 @@ impl Custodian {
             | PeerMessage::Letters(_)
             | PeerMessage::LetterReceipts(_)
             | PeerMessage::ReceiptsHeld(_)
+            | PeerMessage::Audit(_)
             | PeerMessage::Transfer(_)
             | PeerMessage::Terminal(_) => {}
         }

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use cede_core::audit::verify;
+use cede_core::audit::{AuditFault, verify_against};
 use cede_store::audit::{AuditFiles, AuditLog, AuditMark};
 use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome};
-use cede_wire::control::decisions::{LogLine, LogVerdict};
+use cede_wire::control::decisions::{AnchorLine, LogLine, LogVerdict};
 use cede_wire::control::{Answer, Failure, exit};
 use cede_wire::id::DeviceId;
 
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
-use crate::limits::LOG_LINES;
+use crate::limits::{LISTING, LOG_LINES};
+use crate::mirrors::AtPeers;
 use crate::offering::{failure, stopping};
 
 impl Actor {
@@ -31,8 +32,17 @@ impl Actor {
         names.extend(self.peers.members().into_iter().map(|member| (member.device(), member.name)));
         let tail = usize::try_from(tail.unwrap_or(u32::MAX)).unwrap_or(usize::MAX).min(LOG_LINES);
         let context = self.context.clone();
+        let answered = check.then(|| self.ask_peers_for_anchors());
         tokio::spawn(async move {
-            let read = context.block(move |context| read(context, &mark, &names, (tail, check))).await;
+            let peers = match answered {
+                None => None,
+                Some(answered) => {
+                    // Who does not answer is said to be silent.
+                    let _ = tokio::time::timeout(LISTING, answered).await;
+                    context.ask(|actor| actor.at_peers()).await.ok()
+                }
+            };
+            let read = context.block(move |context| read(context, &mark, &names, (tail, peers))).await;
             replies.settle(read.unwrap_or_else(|stops| Err(stopping(stops))));
         });
     }
@@ -43,18 +53,21 @@ fn read(
     context: &Context,
     mark: &AuditMark,
     names: &BTreeMap<DeviceId, String>,
-    (tail, check): (usize, bool),
+    (tail, peers): (usize, Option<AtPeers>),
 ) -> Result<Answer, Failure> {
     let io = |error: cede_store::audit::AuditError| failure(exit::FAILED, NOT_READ, &error.to_string(), "cede doctor");
     let files = AuditLog::read(&context.home, mark).map_err(io)?;
-    let verdict = check.then(|| look(&files, context.local.device()));
+    let verdict = peers.map(|peers| Box::new(look(&files, context.local.device(), peers, names)));
     let entries: Vec<AuditEntry> = files.entries().collect();
     let lines = entries.iter().skip(entries.len().saturating_sub(tail)).map(|entry| line(entry, names)).collect();
     Ok(Answer::Log { lines, earlier: entries.len().saturating_sub(tail) as u64, verdict })
 }
 
-fn look(files: &AuditFiles, device: DeviceId) -> LogVerdict {
-    let verdict = verify(files.files.iter().map(Vec::as_slice), files.newest.as_ref(), device);
+fn look(files: &AuditFiles, device: DeviceId, peers: AtPeers, names: &BTreeMap<DeviceId, String>) -> LogVerdict {
+    let bytes = files.files.iter().map(Vec::as_slice);
+    let verdict = verify_against(bytes, files.newest.as_ref(), &peers.anchors, device);
+    let name = |device: &DeviceId| names.get(device).cloned().unwrap_or_else(|| device.short());
+    let anchors = verdict.anchored.iter();
     LogVerdict {
         holds: verdict.faults.is_empty(),
         entries: verdict.entries,
@@ -62,7 +75,38 @@ fn look(files: &AuditFiles, device: DeviceId) -> LogVerdict {
         last: verdict.last,
         checkpoints: verdict.checkpoints,
         unsealed: verdict.unsealed,
-        faults: verdict.faults.iter().map(ToString::to_string).collect(),
+        faults: verdict.faults.iter().map(|fault| in_words(fault, &name)).collect(),
+        anchors: anchors.map(|(by, number)| AnchorLine { device: name(by), number: *number }).collect(),
+        silent: peers.silent,
+        evidence: peers.evidence,
+    }
+}
+
+/// The devices by the names that people know.
+fn in_words(fault: &AuditFault, name: &impl Fn(&DeviceId) -> String) -> String {
+    match fault {
+        AuditFault::CutAfter { by, signed, last } => {
+            format!("{} keeps a checkpoint of entry {signed} of this record, which ends at {last}", name(by))
+        }
+        AuditFault::Replaced { by, signed } => {
+            format!("{} keeps a checkpoint of entry {signed} of this record, and another entry is there", name(by))
+        }
+        AuditFault::Missed { by, signed } => {
+            format!(
+                "{} kept a checkpoint of entry {signed} that was not here: the record was cut or put back",
+                name(by)
+            )
+        }
+        AuditFault::Head(_)
+        | AuditFault::File { .. }
+        | AuditFault::Entry { .. }
+        | AuditFault::Number { .. }
+        | AuditFault::Chain(_)
+        | AuditFault::Checkpoint(_)
+        | AuditFault::Unsealed(_)
+        | AuditFault::Cut { .. }
+        | AuditFault::Lost(_)
+        | AuditFault::Stranger => fault.to_string(),
     }
 }
 
@@ -113,6 +157,10 @@ fn line(entry: &AuditEntry, names: &BTreeMap<DeviceId, String>) -> LogLine {
         }
         AuditEvent::Checkpoint(_) => ("checkpoint", None, "signed".to_owned()),
         AuditEvent::Lost { until } => ("lost", None, format!("entries up to {until} are not there any more")),
+        AuditEvent::Missed { by, signed } => {
+            let text = format!("{} keeps a checkpoint of entry {signed}, which is not here", name(by));
+            ("missed", Some(by), text)
+        }
     };
     (line.kind, line.who, line.text) = (kind.to_owned(), who.copied(), text);
     line.device = who.map(name);

@@ -61,7 +61,7 @@ pub struct LogLine {
     pub number: u64,
     /// When, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// `begun`, `asked`, `decided`, `outcome`, `rule-set`, `acted`, `checkpoint` or `lost`.
+    /// `begun`, `asked`, `decided`, `outcome`, `rule-set`, `acted`, `checkpoint`, `lost` or `missed`.
     pub kind: String,
     /// The device that it is about, by name.
     pub device: Option<String>,
@@ -98,4 +98,22 @@ pub struct LogVerdict {
     pub unsealed: u64,
     /// What is wrong.
     pub faults: Vec<String>,
+    /// Peers that keep a checkpoint of this record which fits.
+    #[serde(default)]
+    pub anchors: Vec<AnchorLine>,
+    /// Peers that could not be asked what they keep.
+    #[serde(default)]
+    pub silent: Vec<String>,
+    /// Peers whose own record contradicts what they showed before.
+    #[serde(default)]
+    pub evidence: Vec<String>,
+}
+
+/// A checkpoint of this record that a peer keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnchorLine {
+    /// The peer.
+    pub device: String,
+    /// The number of the last entry that it covers.
+    pub number: u64,
 }
