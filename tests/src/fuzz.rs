@@ -18,6 +18,7 @@ mod peers;
 mod repositories;
 mod sealed;
 pub mod seeds;
+mod terminals;
 mod words;
 
 /// A reader, with what must hold whatever it is given.
@@ -34,10 +35,33 @@ pub struct Target {
 const JSON: &[&str] =
     &["{", "}", "[", "]", ":", ",", "\"", "null", "true", "1e999", "\\u0000", "\\ud800", "\n", "[[[[[[[["];
 const PATHS: &[&str] = &["/", "..", ".", ".git", "\0", "git~1", "\u{200c}", "\\", ":", " ", "\u{202e}", "a/"];
+const SEQUENCES: &[&str] = &[
+    "\x1b[",
+    "\x1b]",
+    "\x1bP",
+    "\x1b\\",
+    "\x07",
+    ";",
+    "?",
+    "65535",
+    "m",
+    "H",
+    "J",
+    "n",
+    "c",
+    "t",
+    "\u{9b}",
+    "\u{202e}",
+    "52;c;",
+    "漢",
+    "\x18",
+    "\x1b[?1049h",
+    "\x1b[3J",
+];
 const NONE: &[&str] = &[];
 
 /// Every reader of the product.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 29] = [
     Target { name: "frame", run: peers::frame, tokens: NONE },
     Target { name: "peer-message", run: peers::peer_message, tokens: PATHS },
     Target { name: "pair-message", run: peers::pair_message, tokens: NONE },
@@ -58,6 +82,9 @@ pub const TARGETS: [Target; 26] = [
     Target { name: "journal-records", run: journal::records, tokens: NONE },
     Target { name: "control-request", run: local::request, tokens: JSON },
     Target { name: "control-reply", run: local::reply, tokens: JSON },
+    Target { name: "viewer-says", run: local::viewer_says, tokens: JSON },
+    Target { name: "terminal-filter", run: terminals::filter, tokens: SEQUENCES },
+    Target { name: "terminal-screen", run: terminals::screen, tokens: SEQUENCES },
     Target { name: "codex-rollout", run: agents::codex, tokens: JSON },
     Target { name: "claude-transcript", run: agents::claude, tokens: JSON },
     Target { name: "opencode-export", run: agents::opencode_export, tokens: JSON },

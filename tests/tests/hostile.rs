@@ -37,6 +37,8 @@ mod letters;
 mod lies;
 #[path = "hostile/lost.rs"]
 mod lost;
+#[path = "hostile/terminals.rs"]
+mod terminals;
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 /// How long one word of the daemon may take.

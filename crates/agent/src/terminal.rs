@@ -17,6 +17,8 @@
 //! When the daemon dies, the kernel closes its end of the pseudo-terminal and hangs up: the command gets SIGHUP.
 
 mod characters;
+#[cfg(feature = "decoders")]
+pub mod decoder;
 mod environment;
 pub mod filter;
 mod output;

@@ -247,7 +247,8 @@ impl Look<'_> {
             | AuditEvent::Decided { .. }
             | AuditEvent::Outcome { .. }
             | AuditEvent::RuleSet { .. }
-            | AuditEvent::Acted { .. } => {}
+            | AuditEvent::Acted { .. }
+            | AuditEvent::Keyboard { .. } => {}
         }
         if entry.number.saturating_sub(self.sealed) > AUDIT_CHECKPOINT_ENTRIES + SLACK {
             self.fault(AuditFault::Unsealed(entry.number));

@@ -39,7 +39,7 @@ pub enum Asked {
 }
 
 /// Who types, if anybody does.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct DriverLease {
     driver: Option<Driver>,
     /// Until when only the person at the machine types.
@@ -76,6 +76,11 @@ impl DriverLease {
             driver.until = now.after(DRIVER_LEASE);
         }
         drives
+    }
+
+    /// Who typed, said nothing for too long, and was not named here before.
+    pub fn lapse(&mut self, now: Now) -> Option<ViewerId> {
+        self.driver.take_if(|driver| now.monotonic >= driver.until).map(|driver| driver.viewer)
     }
 
     /// Somebody does not want to type any more, or is gone. False: it did not.
@@ -144,6 +149,7 @@ mod tests {
         assert!(lease.beat(ONE, at(14)) && lease.drives(ONE, at(28)));
         assert!(!lease.drives(ONE, at(29)), "at the end of its time it is over");
         assert!(!lease.beat(ONE, at(29)), "and a late beat does not bring it back");
+        assert_eq!((lease.lapse(at(28)), lease.lapse(at(29)), lease.lapse(at(29))), (None, Some(ONE), None));
         assert_eq!(lease.ask(TWO, Seat::Away, false, at(29)), Asked::Granted { over: None });
         assert!(!lease.beat(ONE, at(30)) && lease.drives(TWO, at(30)));
     }

@@ -217,6 +217,7 @@ impl Actor {
                 at.authority.rules_changed(memory, now);
                 self.drain_authority(asker);
             }
+            self.viewings_recheck(asker);
         }
     }
 

@@ -62,8 +62,8 @@ impl Actor {
             Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
             Command::Log { tail, verify } => self.ask_log(tail, verify, replies),
             Command::Stop => self.stop(&replies),
-            Command::Hold { session } => replies.settle(crate::terminals::hold(&self.context, &session)),
-            Command::Release { session } => replies.settle(crate::terminals::release(&self.context, &session)),
+            Command::Hold { session } => self.keep_keyboard(session, true, replies),
+            Command::Release { session } => self.keep_keyboard(session, false, replies),
             // Their connections are served apart from the others.
             Command::Run(_) | Command::View(_) => {}
             Command::Tell(request) => self.ask_tell(request, replies),

@@ -66,28 +66,39 @@ impl Errands {
     }
 }
 
-/// The pace at which one link's messages are read: a burst, then so many a second. The peer's own window holds the rest.
+/// The pace of one link: a burst, then so many a second.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    most: u32,
+    pause: Duration,
     left: u32,
     since: Instant,
 }
 
 impl Pace {
+    /// Of its messages. The peer's own window holds the rest.
     pub(crate) fn new(now: Instant) -> Self {
-        Self { left: limits::MESSAGES_AT_ONCE, since: now }
+        Self::of(limits::MESSAGES_AT_ONCE, limits::MESSAGE_PAUSE, now)
     }
 
-    /// How long to wait before the next message is read.
+    /// Of its wishes to look on or to type.
+    pub(crate) fn of_wishes(now: Instant) -> Self {
+        Self::of(limits::WISHES_AT_ONCE, limits::WISH_PAUSE, now)
+    }
+
+    fn of(most: u32, pause: Duration, now: Instant) -> Self {
+        Self { most, pause, left: most, since: now }
+    }
+
+    /// How long to wait before the next one.
     pub(crate) fn next(&mut self, now: Instant) -> Duration {
-        let earned = now.saturating_duration_since(self.since).as_millis() / limits::MESSAGE_PAUSE.as_millis();
+        let earned = now.saturating_duration_since(self.since).as_millis() / self.pause.as_millis().max(1);
         if earned > 0 {
-            self.left = self.left.saturating_add(u32::try_from(earned).unwrap_or(u32::MAX));
-            self.left = self.left.min(limits::MESSAGES_AT_ONCE);
+            self.left = self.left.saturating_add(u32::try_from(earned).unwrap_or(u32::MAX)).min(self.most);
             self.since = now;
         }
         if self.left == 0 {
-            return limits::MESSAGE_PAUSE;
+            return self.pause;
         }
         self.left -= 1;
         Duration::ZERO

@@ -36,6 +36,13 @@ pub(crate) const FRAME_BYTES: usize = 16 << 10;
 pub(crate) const VIEWER_FRAMES: usize = 8;
 /// Viewings of terminals that one link has: more windows than a person looks at.
 pub(crate) const VIEWINGS_PER_LINK: usize = 8;
+/// Wishes of one link to look on or to type that are heard at once, and the pause after which one more is: each of them may
+/// become an entry in the record, and no person changes seats more often.
+pub(crate) const WISHES_AT_ONCE: u32 = 32;
+/// See [`WISHES_AT_ONCE`].
+pub(crate) const WISH_PAUSE: Duration = Duration::from_secs(2);
+/// How often it is looked whether a viewing still has the right that it began with: a rule may end by time.
+pub(crate) const RIGHT_LOOK: Duration = Duration::from_secs(5);
 /// What a peer may have said of one viewing before it was taken: a window of the smallest pieces would be more, and a host
 /// that sends those is cut off.
 pub(crate) const FRAMES_FROM_AFAR: usize = 1_024;

@@ -276,7 +276,8 @@ impl Actor {
             return false;
         };
         let sent = standing.outbox.try_send(message).is_ok();
-        if !sent {
+        // Until its end has come through, a link that was closed is tried in vain, and nobody is told twice.
+        if !sent && standing.link.is_closed().is_none() {
             tracing::warn!(peer = %on.device.short(), "a peer does not read; closing its link");
             standing.link.close(CloseReason::Busy);
         }

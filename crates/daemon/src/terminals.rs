@@ -6,6 +6,7 @@
 pub(crate) mod afar;
 mod desk;
 pub(crate) mod host;
+pub(crate) mod keyboard;
 pub(crate) mod local;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::time::Instant;
 use cede_agent::adapter::limits::TITLE_CHARS;
 use cede_agent::terminal::{End, Order, Size, StartError, Terminal};
 use cede_wire::control::terminal::{RunRequest, TerminalEnd, TerminalSize, TerminalSummary};
-use cede_wire::control::{Answer, Failure, exit};
+use cede_wire::control::{Failure, exit};
 use cede_wire::id::SessionId;
 use cede_wire::session::{Activity, AgentKind, NativeId, SessionInfo, SessionKey};
 use tokio::sync::watch;
@@ -206,6 +207,9 @@ async fn attend(context: Context, hosted: Arc<Hosted>) {
     while hosted.terminal.end().is_none() {
         // The sender lives as long as what is held here.
         let _ = tokio::time::timeout(limits::VIEWER_LOOK, changed.changed()).await;
+        if let Some(silent) = hosted.lapse(context.clock.now()) {
+            context.tell(move |actor| actor.audit.note(silent)).await;
+        }
     }
     context.terminals.all().remove(&hosted.session);
     context.last_look.forget();
@@ -222,24 +226,6 @@ async fn run(context: &Context, request: RunRequest) -> Result<Arc<Hosted>, Fail
     let hosted = context.block(move |context| start(context, &request)).await.map_err(stopping)??;
     tokio::spawn(attend(context.clone(), hosted.clone()));
     Ok(hosted)
-}
-
-/// `cede hold`.
-pub(crate) fn hold(context: &Context, text: &str) -> Result<Answer, Failure> {
-    let hosted = local::meant(context, text)?;
-    hosted.hold(context.clock.now());
-    let short = hosted.session.short();
-    let minutes = cede_core::limits::HOLD_LONGEST.as_secs() / 60;
-    let text =
-        format!("only this machine types into {} now, {minutes} minutes at most: cede release {short}", hosted.title);
-    Ok(Answer::Said { text })
-}
-
-/// `cede release`.
-pub(crate) fn release(context: &Context, text: &str) -> Result<Answer, Failure> {
-    let hosted = local::meant(context, text)?;
-    let text = if hosted.release(context.clock.now()) { "may be driven by others again" } else { "was not held" };
-    Ok(Answer::Said { text: format!("{} {text}", hosted.title) })
 }
 
 fn shell(request: &RunRequest) -> String {

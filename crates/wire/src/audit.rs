@@ -91,6 +91,30 @@ pub enum AuditAct {
     Confirmed,
 }
 
+/// What becomes of the keyboard of a hosted terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyboardChange {
+    /// 0: got it, and nobody had it.
+    Taken,
+    /// 1: the person at the machine took it from another one.
+    Insisted,
+    /// 2: let it go.
+    LetGo,
+    /// 3: went away, or its link did.
+    Gone,
+    /// 4: lost it by saying nothing.
+    Silent,
+    /// 5: lost it to the person at the machine.
+    PutAside,
+    /// 6: lost it with the right to it.
+    Withdrawn,
+    /// 7: the person at the machine keeps it from other devices.
+    Held,
+    /// 8: and does so no more.
+    Released,
+}
+
 /// One thing that is recorded. Append only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -175,6 +199,17 @@ pub enum AuditEvent {
         /// The number that the checkpoint covers.
         signed: u64,
     },
+    /// 9: who may type into a hosted terminal is another one. Durable before anything that a new one types is passed on.
+    Keyboard {
+        /// The terminal.
+        session: SessionId,
+        /// Which device; none means the person at the machine.
+        who: Option<DeviceId>,
+        /// What became of the keyboard.
+        change: KeyboardChange,
+        /// Bytes that were typed by whoever lost it.
+        typed: u64,
+    },
 }
 
 impl AuditEvent {
@@ -190,6 +225,7 @@ impl AuditEvent {
             Self::Checkpoint(_) => 6,
             Self::Lost { .. } => 7,
             Self::Missed { .. } => 8,
+            Self::Keyboard { .. } => 9,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The control socket: what a command asks, and what a daemon answers.
 
+use cede_wire::control::terminal::ViewerSays;
 use cede_wire::control::{Reply, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,4 +19,8 @@ pub(super) fn request(bytes: &[u8]) {
 
 pub(super) fn reply(bytes: &[u8]) {
     read::<Reply>(bytes);
+}
+
+pub(super) fn viewer_says(bytes: &[u8]) {
+    read::<ViewerSays>(bytes);
 }

@@ -141,3 +141,81 @@ fn terminal_of_another_device_draws_and_does_nothing_else() {
     let seen = String::from_utf8_lossy(&watcher.everything()).into_owned();
     assert!(!["root@bank", "cm0=", "\x1b[6n", "\x1b]"].iter().any(|bad| seen.contains(bad)), "{seen:?}");
 }
+
+/// What the record of a device says of keyboards.
+fn keyboards(device: &Device) -> Vec<String> {
+    let Ok(Answer::Log { lines, verdict, .. }) = device.ask(Command::Log { tail: None, verify: true }) else {
+        panic!("no record")
+    };
+    assert!(verdict.unwrap().holds);
+    let keyboards = lines.into_iter().filter(|line| line.kind == "keyboard").map(|line| line.text);
+    // Whoever hosts something and detaches at once drives for a moment.
+    keyboards.skip_while(|text| text.starts_with("the person here")).collect()
+}
+
+/// Shows: D-5, D-11
+#[test]
+fn record_says_who_drove_and_how_it_ended() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    accept(a, Capability::Drive);
+    hosted(a, SHELL);
+    let short = a.status().sessions.into_iter().find(|session| session.title == "work").unwrap().id.short();
+    let mut peer = Tty::open(b, &["drive", "work"]);
+    peer.see("> ");
+    assert_eq!(keyboards(a), [format!("server drives terminal {short}")], "before the first key");
+    peer.type_in("echo $((1 + 1))\n");
+    peer.see("2");
+    let mut there = Tty::open(a, &["drive", "--force", "work"]);
+    peer.see("the person there drives, you look on");
+    let typed = "echo $((1 + 1))\n".len();
+    assert_eq!(
+        keyboards(a)[1..],
+        [
+            format!("the person here takes the keyboard from another one at terminal {short}"),
+            format!("server had to let go of terminal {short}, {typed} bytes typed"),
+        ]
+    );
+    there.type_in("\x1dd");
+    there.end();
+    peer.type_in("\x1dt");
+    peer.see("you drive now");
+    a.ask(Command::Hold { session: "work".to_owned() }).unwrap();
+    a.ask(Command::Release { session: "work".to_owned() }).unwrap();
+    a.ask(Command::Release { session: "work".to_owned() }).unwrap();
+    let words: Vec<String> =
+        keyboards(a)[3..].iter().map(|text| text.replace(&format!(" terminal {short}"), "")).collect();
+    let wanted = [
+        "the person here is gone from, 0 bytes typed",
+        "server drives",
+        "the person here keeps the keyboard here of",
+        "server had to let go of, 0 bytes typed",
+        "the person here lets others drive again",
+    ];
+    assert_eq!(words, wanted);
+    assert!(keyboards(b).is_empty(), "the record is that of the host");
+}
+
+/// Shows: D-10, D-11
+#[test]
+fn rule_that_says_no_ends_what_an_earlier_one_allowed() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    accept(a, Capability::Observe);
+    accept(a, Capability::Drive);
+    hosted(a, SHELL);
+    let mut watcher = Tty::open(b, &["watch", "work"]);
+    let mut driver = Tty::open(b, &["drive", "work"]);
+    watcher.see("server drives");
+    driver.see("> ");
+    let refuse = |capability| {
+        let (device, rule) = ("server".to_owned(), Rule::Refuse);
+        a.ask(Command::SetRule { device, capability, rule, seconds: None }).unwrap();
+    };
+    refuse(Capability::Drive);
+    driver.see("the right to look on has ended");
+    watcher.see("nobody drives");
+    refuse(Capability::Observe);
+    watcher.see("the right to look on has ended");
+    assert!(keyboards(a).last().unwrap().starts_with("server is gone"), "{:?}", keyboards(a));
+}

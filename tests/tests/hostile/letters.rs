@@ -39,7 +39,7 @@ impl Liar {
     }
 
     /// Custody is served whatever was said of letters.
-    fn is_still_served(&mut self) {
+    pub(super) fn is_still_served(&mut self) {
         self.say(PeerMessage::SessionsQuery);
         self.hear("a listing", |message| matches!(message, PeerMessage::Sessions(_)).then_some(()));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cede_core::audit::{AuditFault, verify_against};
 use cede_store::audit::{AuditFiles, AuditLog, AuditMark};
-use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome};
+use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome, KeyboardChange};
 use cede_wire::control::decisions::{AnchorLine, LogLine, LogVerdict};
 use cede_wire::control::{Answer, Failure, exit};
 use cede_wire::id::DeviceId;
@@ -155,6 +155,12 @@ fn line(entry: &AuditEntry, names: &BTreeMap<DeviceId, String>) -> LogLine {
             let what = session.map_or_else(String::new, |session| format!(" session {}", session.short()));
             ("acted", device.as_ref(), format!("the operator {}{whom}{what}", act_word(*act)))
         }
+        AuditEvent::Keyboard { session, who, change, typed } => {
+            line.about = Some(format!("session {session}"));
+            let whom = who.as_ref().map_or_else(|| "the person here".to_owned(), name);
+            let typed = if lost(*change) { format!(", {typed} bytes typed") } else { String::new() };
+            ("keyboard", who.as_ref(), format!("{whom} {} terminal {}{typed}", keyboard_word(*change), session.short()))
+        }
         AuditEvent::Checkpoint(_) => ("checkpoint", None, "signed".to_owned()),
         AuditEvent::Lost { until } => ("lost", None, format!("entries up to {until} are not there any more")),
         AuditEvent::Missed { by, signed } => {
@@ -190,6 +196,32 @@ const fn act_word(act: AuditAct) -> &'static str {
         AuditAct::Removed => "removed",
         AuditAct::Seized => "took over without its owner",
         AuditAct::Confirmed => "confirmed the records",
+    }
+}
+
+const fn keyboard_word(change: KeyboardChange) -> &'static str {
+    match change {
+        KeyboardChange::Taken => "drives",
+        KeyboardChange::Insisted => "takes the keyboard from another one at",
+        KeyboardChange::LetGo => "let go of",
+        KeyboardChange::Gone => "is gone from",
+        KeyboardChange::Silent => "said nothing and drives no more",
+        KeyboardChange::PutAside => "had to let go of",
+        KeyboardChange::Withdrawn => "may not drive any more",
+        KeyboardChange::Held => "keeps the keyboard here of",
+        KeyboardChange::Released => "lets others drive again",
+    }
+}
+
+/// Whether somebody who typed types no more.
+const fn lost(change: KeyboardChange) -> bool {
+    match change {
+        KeyboardChange::LetGo
+        | KeyboardChange::Gone
+        | KeyboardChange::Silent
+        | KeyboardChange::PutAside
+        | KeyboardChange::Withdrawn => true,
+        KeyboardChange::Taken | KeyboardChange::Insisted | KeyboardChange::Held | KeyboardChange::Released => false,
     }
 }
 

@@ -60,7 +60,8 @@ impl Actor {
         if look.device != asker.device || look.link != Some(asker.link) {
             return;
         }
-        if look.news.try_send(News::Said(body)).is_err() {
+        let too_long = matches!(&body, TerminalBody::Output { bytes, .. } if bytes.len() > TERMINAL_OUTPUT_BYTES);
+        if too_long || look.news.try_send(News::Said(body)).is_err() {
             // More than a window: it does not keep to what was agreed, or the viewer is gone.
             self.afar.0.remove(&viewing);
         }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use cede_agent::terminal::NotTaken;
 use cede_core::lease::{Asked, DriverLease, Seat, ViewerId};
 use cede_core::now::Now;
+use cede_wire::audit::{AuditEvent, KeyboardChange};
 use cede_wire::control::terminal::{TerminalSize, TerminalState};
+use cede_wire::id::DeviceId;
 
 use super::Hosted;
 use crate::limits;
@@ -23,8 +25,8 @@ pub(super) struct Desk {
 pub(crate) struct Who {
     /// For people: where it is.
     pub(crate) name: String,
-    /// For the log, in which no device has a name.
-    mark: String,
+    /// None: the person at this machine.
+    pub(crate) device: Option<DeviceId>,
     pub(crate) seat: Seat,
     /// Bytes that it typed since it got the keyboard.
     typed: u64,
@@ -32,13 +34,18 @@ pub(crate) struct Who {
 
 impl Who {
     /// A person on another device.
-    pub(crate) fn away(name: &str, mark: &str) -> Self {
-        Self { name: name.to_owned(), mark: mark.to_owned(), seat: Seat::Away, typed: 0 }
+    pub(crate) fn away(name: &str, device: DeviceId) -> Self {
+        Self { name: name.to_owned(), device: Some(device), seat: Seat::Away, typed: 0 }
     }
 
     /// A person at this machine.
     pub(crate) fn here() -> Self {
-        Self { name: "you at this machine".to_owned(), mark: "here".to_owned(), seat: Seat::Here, typed: 0 }
+        Self { name: "you at this machine".to_owned(), device: None, seat: Seat::Here, typed: 0 }
+    }
+
+    /// For the log, in which no device has a name.
+    fn mark(&self) -> String {
+        self.device.map_or_else(|| "here".to_owned(), |device| device.short())
     }
 }
 
@@ -64,10 +71,6 @@ impl Desk {
     pub(super) fn driver_name(&self, now: Now) -> Option<String> {
         self.viewers.get(&self.lease.driver(now)?).map(|who| who.name.clone())
     }
-
-    fn mark(&self, viewer: ViewerId) -> &str {
-        self.viewers.get(&viewer).map_or("gone", |who| who.mark.as_str())
-    }
 }
 
 impl Hosted {
@@ -79,58 +82,96 @@ impl Hosted {
         }
         desk.next += 1;
         let viewer = ViewerId(desk.next);
-        tracing::info!(session = %self.session.short(), who = who.mark, "somebody looks on");
+        tracing::info!(session = %self.session.short(), who = who.mark(), "somebody looks on");
         desk.viewers.insert(viewer, who);
         drop(desk);
         self.news.tell();
         Some(viewer)
     }
 
-    /// It looks on no more.
-    pub(crate) fn get_up(&self, viewer: ViewerId) {
-        self.let_go(viewer);
+    /// It looks on no more. What is to be recorded.
+    pub(super) fn get_up(&self, viewer: ViewerId) -> Option<AuditEvent> {
+        let lost = self.let_go(viewer, KeyboardChange::Gone);
         if let Some(who) = self.desk().viewers.remove(&viewer) {
-            tracing::info!(session = %self.session.short(), who = who.mark, "somebody looks on no more");
+            tracing::info!(session = %self.session.short(), who = who.mark(), "somebody looks on no more");
         }
         self.news.tell();
+        lost
     }
 
-    /// It wants to type.
-    pub(crate) fn ask(&self, viewer: ViewerId, insist: bool, now: Now) -> Asked {
+    /// What a wish to type would come to, and what is to be recorded before it does; none: nothing changes.
+    pub(super) fn would(&self, viewer: ViewerId, insist: bool, now: Now) -> Option<AuditEvent> {
+        let desk = self.desk();
+        let who = desk.viewers.get(&viewer)?;
+        let asked = desk.lease.clone().ask(viewer, who.seat, insist, now);
+        let change = match asked {
+            _ if desk.lease.drives(viewer, now) => return None,
+            Asked::Granted { over: None } => KeyboardChange::Taken,
+            Asked::Granted { over: Some(_) } => KeyboardChange::Insisted,
+            Asked::Driven(_) | Asked::Held => return None,
+        };
+        Some(self.entry(who.device, change, 0))
+    }
+
+    /// It wants to type. What is to be recorded of those who typed before.
+    pub(super) fn ask(&self, viewer: ViewerId, insist: bool, now: Now) -> (Asked, Vec<AuditEvent>) {
         let mut desk = self.desk();
-        let Some(seat) = desk.viewers.get(&viewer).map(|who| who.seat) else { return Asked::Held };
+        let Some(seat) = desk.viewers.get(&viewer).map(|who| who.seat) else { return (Asked::Held, Vec::new()) };
+        let mut lost = Vec::from_iter(self.lapsed(&mut desk, now));
         let drove = desk.lease.drives(viewer, now);
         let asked = desk.lease.ask(viewer, seat, insist, now);
         if let Asked::Granted { over } = asked
             && !drove
         {
-            if let Some(before) = over {
-                self.keyboard_left(&mut desk, before, "put aside");
-            }
+            lost.extend(over.map(|before| self.keyboard_left(&desk, before, KeyboardChange::PutAside)));
             if let Some(who) = desk.viewers.get_mut(&viewer) {
                 who.typed = 0;
+                tracing::info!(session = %self.session.short(), who = who.mark(), insist, "somebody drives");
             }
-            tracing::info!(session = %self.session.short(), who = desk.mark(viewer), insist, "somebody drives");
         }
         drop(desk);
         self.news.tell();
-        asked
+        (asked, lost)
     }
 
-    /// It does not want to type any more.
-    pub(crate) fn let_go(&self, viewer: ViewerId) {
+    /// It does not want to type any more, or may not. What is to be recorded.
+    pub(super) fn let_go(&self, viewer: ViewerId, why: KeyboardChange) -> Option<AuditEvent> {
         let mut desk = self.desk();
-        if desk.lease.let_go(viewer) {
-            self.keyboard_left(&mut desk, viewer, "let go");
-        }
+        let lost = desk.lease.let_go(viewer).then(|| self.keyboard_left(&desk, viewer, why));
         drop(desk);
         self.news.tell();
+        lost
     }
 
-    /// The record of who typed how much and until when. What was typed is in no log.
-    fn keyboard_left(&self, desk: &mut Desk, viewer: ViewerId, why: &str) {
-        let typed = desk.viewers.get(&viewer).map_or(0, |who| who.typed);
-        tracing::info!(session = %self.session.short(), who = desk.mark(viewer), typed, why, "somebody drives no more");
+    /// Whoever typed may have said nothing for too long. What is to be recorded.
+    pub(super) fn lapse(&self, now: Now) -> Option<AuditEvent> {
+        let lost = self.lapsed(&mut self.desk(), now);
+        if lost.is_some() {
+            self.news.tell();
+        }
+        lost
+    }
+
+    fn lapsed(&self, desk: &mut Desk, now: Now) -> Option<AuditEvent> {
+        let silent = desk.lease.lapse(now)?;
+        Some(self.keyboard_left(desk, silent, KeyboardChange::Silent))
+    }
+
+    /// The record of who typed how much and until when. What was typed is in no record.
+    fn keyboard_left(&self, desk: &Desk, viewer: ViewerId, why: KeyboardChange) -> AuditEvent {
+        let who = desk.viewers.get(&viewer);
+        let (typed, mark) = (who.map_or(0, |who| who.typed), who.map(Who::mark));
+        tracing::info!(session = %self.session.short(), who = mark, typed, ?why, "somebody drives no more");
+        self.entry(who.and_then(|who| who.device), why, typed)
+    }
+
+    pub(super) fn entry(&self, who: Option<DeviceId>, change: KeyboardChange, typed: u64) -> AuditEvent {
+        AuditEvent::Keyboard { session: self.session, who, change, typed }
+    }
+
+    /// Whether what this one types is passed on.
+    pub(super) fn drives(&self, viewer: ViewerId, now: Now) -> bool {
+        self.desk().lease.drives(viewer, now)
     }
 
     pub(crate) fn beat(&self, viewer: ViewerId, now: Now) {
@@ -157,19 +198,19 @@ impl Hosted {
         }
     }
 
-    /// Nobody but the person at the machine types, for a while.
-    pub(crate) fn hold(&self, now: Now) {
+    /// Nobody but the person at the machine types, for a while. What is to be recorded of who typed before.
+    pub(super) fn hold(&self, now: Now) -> Option<AuditEvent> {
         let mut desk = self.desk();
-        if let Some(before) = desk.lease.hold(now) {
-            self.keyboard_left(&mut desk, before, "held");
-        }
+        let before = desk.lease.hold(now);
+        let lost = before.map(|before| self.keyboard_left(&desk, before, KeyboardChange::PutAside));
         tracing::info!(session = %self.session.short(), "a terminal is held");
         drop(desk);
         self.news.tell();
+        lost
     }
 
     /// False: nobody held it.
-    pub(crate) fn release(&self, now: Now) -> bool {
+    pub(super) fn release(&self, now: Now) -> bool {
         let released = self.desk().lease.release(now);
         tracing::info!(session = %self.session.short(), released, "a terminal is released");
         self.news.tell();

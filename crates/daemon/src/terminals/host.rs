@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use cede_agent::terminal::End;
 use cede_core::authority::{CapabilityDecision, Permission};
 use cede_core::lease::{Asked, ViewerId};
+use cede_wire::audit::KeyboardChange;
 use cede_wire::control::terminal::{TerminalSize, TerminalState};
 use cede_wire::id::SessionId;
 use cede_wire::limits::{TERMINAL_OUTPUT_BYTES, TERMINAL_WINDOW_BYTES};
@@ -21,19 +23,42 @@ use tokio::sync::Notify;
 
 use super::Hosted;
 use super::desk::{TypeError, Who};
+use super::keyboard::Wished;
 use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::context::Context;
+use crate::errands::Pace;
 use crate::limits;
 
-/// The viewings of peers here.
+/// The viewings of peers here, by link and number, and the pace of the wishes of each link.
 #[derive(Default)]
-pub(crate) struct Viewings(BTreeMap<(u64, u64), Viewing>);
+pub(crate) struct Viewings {
+    all: BTreeMap<(u64, u64), Viewing>,
+    paces: BTreeMap<u64, Pace>,
+}
 
 /// One of them.
 struct Viewing {
+    /// What it lives by.
+    by: Capability,
     /// None: the operator has not answered.
     seat: Option<Arc<Taken>>,
+}
+
+impl Viewings {
+    fn seat(&self, asker: Asker, viewing: u64) -> Option<Arc<Taken>> {
+        self.all.get(&(asker.link, viewing))?.seat.clone()
+    }
+
+    fn of_link(&self, link: u64) -> Vec<u64> {
+        self.all.keys().filter(|(of, _)| *of == link).map(|(_, viewing)| *viewing).collect()
+    }
+
+    /// Whether one more wish of this link is heard now.
+    fn hears(&mut self, link: u64) -> bool {
+        let now = Instant::now();
+        self.paces.entry(link).or_insert_with(|| Pace::of_wishes(now)).next(now).is_zero()
+    }
 }
 
 /// Somebody on another device who looks on.
@@ -49,8 +74,11 @@ struct Taken {
 impl Taken {
     fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
-        self.hosted.get_up(self.viewer);
         self.room.notify_one();
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
     }
 }
 
@@ -71,12 +99,21 @@ impl Actor {
         if let TerminalBody::Open { session, wish, from, size } = body {
             return self.open_viewing(Opening { asker, viewing, session, wish, from, size });
         }
-        let Some(seat) = self.viewings.0.get(&(asker.link, viewing)).and_then(|one| one.seat.clone()) else { return };
+        let Some(seat) = self.viewings.seat(asker, viewing) else {
+            if body == TerminalBody::Leave {
+                self.end_viewing(asker, viewing);
+            }
+            return;
+        };
         let now = self.context.clock.now();
         match body {
             TerminalBody::Taken(bytes) => {
                 seat.taken.fetch_max(bytes, Ordering::SeqCst);
                 seat.room.notify_one();
+            }
+            TerminalBody::Typed(bytes) if bytes.len() > TERMINAL_OUTPUT_BYTES => {
+                self.end_viewing(asker, viewing);
+                self.say_no(asker, viewing, Refusal::Protocol, "more was typed at once than a message holds");
             }
             TerminalBody::Typed(bytes) => {
                 let typed = seat.hosted.type_in(seat.viewer, &bytes, now);
@@ -88,8 +125,8 @@ impl Actor {
                 seat.hosted.resize(seat.viewer, TerminalSize { rows, columns }, now)
             }
             TerminalBody::Beat => seat.hosted.beat(seat.viewer, now),
-            TerminalBody::Keyboard => self.wants_keyboard(asker, viewing, &seat),
-            TerminalBody::LetGo => seat.hosted.let_go(seat.viewer),
+            TerminalBody::Keyboard => self.asks_for_keyboard(asker, viewing, &seat),
+            TerminalBody::LetGo => self.keyboard_ends(&seat.hosted, seat.viewer, KeyboardChange::LetGo),
             TerminalBody::Leave => self.end_viewing(asker, viewing),
             // A host's words; whoever looks on has nothing of the kind to say.
             TerminalBody::Open { .. }
@@ -105,15 +142,14 @@ impl Actor {
 
     fn open_viewing(&mut self, opening: Opening) {
         let Opening { asker, viewing, wish, .. } = opening;
-        let of_link = self.viewings.0.keys().filter(|(link, _)| *link == asker.link).count();
-        if self.viewings.0.contains_key(&(asker.link, viewing)) {
+        if self.viewings.all.contains_key(&(asker.link, viewing)) {
             return;
         }
-        if of_link >= limits::VIEWINGS_PER_LINK {
+        if self.viewings.of_link(asker.link).len() >= limits::VIEWINGS_PER_LINK || !self.viewings.hears(asker.link) {
             return self.say_no(asker, viewing, Refusal::Busy, "this device looks on too often already");
         }
         let capability = if wish == Wish::Watch { Capability::Observe } else { Capability::Drive };
-        self.viewings.0.insert((asker.link, viewing), Viewing { seat: None });
+        self.viewings.all.insert((asker.link, viewing), Viewing { by: capability, seat: None });
         if self.permission(asker, capability) == Permission::Asks {
             self.say(asker, viewing, TerminalBody::Asking);
         }
@@ -128,7 +164,7 @@ impl Actor {
     }
 
     fn refuse_viewing(&mut self, opening: Opening, refusal: Refusal) {
-        self.viewings.0.remove(&(opening.asker.link, opening.viewing));
+        self.viewings.all.remove(&(opening.asker.link, opening.viewing));
         self.say_no(
             opening.asker,
             opening.viewing,
@@ -141,14 +177,14 @@ impl Actor {
     fn begin_viewing(&mut self, opening: Opening) {
         let Opening { asker, viewing, session, wish, .. } = opening;
         let key = (asker.link, viewing);
-        if !self.viewings.0.contains_key(&key) {
+        let Some(by) = self.viewings.all.get(&key).map(|viewing| viewing.by) else {
             // It left while the operator thought.
             return;
-        }
-        let who = Who::away(&self.device_name(asker.device), &asker.device.short());
+        };
+        let who = Who::away(&self.device_name(asker.device), asker.device);
         let hosted = self.context.terminals.get(session);
         let Some((hosted, viewer)) = hosted.and_then(|hosted| Some((hosted.clone(), hosted.sit_down(who)?))) else {
-            self.viewings.0.remove(&key);
+            self.viewings.all.remove(&key);
             return self.say_no(
                 asker,
                 viewing,
@@ -163,36 +199,52 @@ impl Actor {
             room: Notify::new(),
             over: AtomicBool::new(false),
         });
-        self.viewings.0.insert(key, Viewing { seat: Some(seat.clone()) });
-        if wish != Wish::Watch && !self.give_keyboard(opening, &seat) {
-            return;
+        self.viewings.all.insert(key, Viewing { by, seat: Some(seat.clone()) });
+        if wish == Wish::Watch {
+            return self.show_viewer(opening, seat);
         }
-        self.say(asker, viewing, TerminalBody::Opened);
+        let (hosted, wish) = (seat.hosted.clone(), (seat.viewer, false, true));
+        self.wants_keyboard(hosted, wish, move |actor, wished| actor.begin_driving(opening, seat, wished));
+    }
+
+    /// One that wanted the keyboard or nothing gets nothing where another one has it.
+    fn begin_driving(&mut self, opening: Opening, seat: Arc<Taken>, wished: Wished) {
+        let refused = match wished {
+            Wished::Asked(Asked::Granted { .. }) => {
+                if let Some((rows, columns)) = opening.size {
+                    seat.hosted.resize(seat.viewer, TerminalSize { rows, columns }, self.context.clock.now());
+                }
+                None
+            }
+            Wished::Asked(Asked::Driven(_) | Asked::Held) if opening.wish == Wish::DriveIfFree => None,
+            Wished::Asked(Asked::Driven(_) | Asked::Held) => {
+                Some((Refusal::Busy, "another viewer has the keyboard, or the person there holds it"))
+            }
+            Wished::Unrecorded => Some((Refusal::Declined, UNRECORDED)),
+        };
+        match refused {
+            None => self.show_viewer(opening, seat),
+            Some((refusal, why)) => {
+                self.end_viewing(opening.asker, opening.viewing);
+                self.say_no(opening.asker, opening.viewing, refusal, why);
+            }
+        }
+    }
+
+    fn show_viewer(&mut self, opening: Opening, seat: Arc<Taken>) {
+        self.say(opening.asker, opening.viewing, TerminalBody::Opened);
         tokio::spawn(show(self.context.clone(), opening, seat));
     }
 
-    /// False: it wanted the keyboard or nothing, and another one has it.
-    fn give_keyboard(&mut self, opening: Opening, seat: &Taken) -> bool {
-        let now = self.context.clock.now();
-        match seat.hosted.ask(seat.viewer, false, now) {
-            Asked::Granted { .. } => {
-                if let Some((rows, columns)) = opening.size {
-                    seat.hosted.resize(seat.viewer, TerminalSize { rows, columns }, now);
-                }
-                true
-            }
-            Asked::Driven(_) | Asked::Held if opening.wish == Wish::DriveIfFree => true,
-            Asked::Driven(_) | Asked::Held => {
-                self.end_viewing(opening.asker, opening.viewing);
-                let why = "another viewer has the keyboard, or the person there holds it";
-                self.say_no(opening.asker, opening.viewing, Refusal::Busy, why);
-                false
-            }
-        }
-    }
-
     /// One that was let in to look on wants to type: that is another question.
-    fn wants_keyboard(&mut self, asker: Asker, viewing: u64, seat: &Arc<Taken>) {
+    fn asks_for_keyboard(&mut self, asker: Asker, viewing: u64, seat: &Arc<Taken>) {
+        if !self.viewings.hears(asker.link) {
+            return self.say(
+                asker,
+                viewing,
+                TerminalBody::Note("you want to type too often; wait a little".to_owned()),
+            );
+        }
         let seat = seat.clone();
         if self.permission(asker, Capability::Drive) == Permission::Asks {
             self.say(asker, viewing, TerminalBody::Asking);
@@ -203,32 +255,66 @@ impl Actor {
                 CapabilityDecision::Allowed(permit) => permit.redeem(&nothing).is_ok(),
                 CapabilityDecision::Refused { .. } => false,
             };
-            let gone = seat.over.load(Ordering::SeqCst);
-            let note = match allowed && !gone {
-                false => Some("the device of the terminal does not let this one drive"),
-                true => match seat.hosted.ask(seat.viewer, false, actor.context.clock.now()) {
-                    Asked::Granted { .. } => None,
-                    Asked::Driven(_) => Some("another viewer has the keyboard"),
-                    Asked::Held => Some("the person there holds the keyboard"),
-                },
-            };
-            if let Some(note) = note {
-                actor.say(asker, viewing, TerminalBody::Note(note.to_owned()));
+            if seat.is_over() {
+                return;
             }
+            if !allowed {
+                let note = "the device of the terminal does not let this one drive";
+                return actor.say(asker, viewing, TerminalBody::Note(note.to_owned()));
+            }
+            let (hosted, wish) = (seat.hosted.clone(), (seat.viewer, false, true));
+            actor.wants_keyboard(hosted, wish, move |actor, wished| actor.say_wished(asker, viewing, wished));
         });
     }
 
+    fn say_wished(&mut self, asker: Asker, viewing: u64, wished: Wished) {
+        let note = match wished {
+            Wished::Asked(Asked::Granted { .. }) => return,
+            Wished::Asked(Asked::Driven(_)) => "another viewer has the keyboard",
+            Wished::Asked(Asked::Held) => "the person there holds the keyboard",
+            Wished::Unrecorded => UNRECORDED,
+        };
+        self.say(asker, viewing, TerminalBody::Note(note.to_owned()));
+    }
+
     fn end_viewing(&mut self, asker: Asker, viewing: u64) {
-        if let Some(seat) = self.viewings.0.remove(&(asker.link, viewing)).and_then(|one| one.seat) {
+        if let Some(seat) = self.viewings.all.remove(&(asker.link, viewing)).and_then(|one| one.seat) {
             seat.end();
+            self.gets_up(&seat.hosted, seat.viewer);
         }
     }
 
     /// Nothing on this link is served any more: nobody looks on by it.
     pub(crate) fn viewings_end(&mut self, asker: Asker) {
-        let of_link: Vec<u64> =
-            self.viewings.0.keys().filter(|(link, _)| *link == asker.link).map(|(_, viewing)| *viewing).collect();
-        of_link.into_iter().for_each(|viewing| self.end_viewing(asker, viewing));
+        for viewing in self.viewings.of_link(asker.link) {
+            self.end_viewing(asker, viewing);
+        }
+        self.viewings.paces.remove(&asker.link);
+    }
+
+    /// What the peer of a link may do is less now, perhaps.
+    pub(crate) fn viewings_recheck(&mut self, asker: Asker) {
+        for viewing in self.viewings.of_link(asker.link) {
+            self.recheck(asker, viewing);
+        }
+    }
+
+    /// Ends a viewing whose right has ended, and the driving of one that may still look on.
+    fn recheck(&mut self, asker: Asker, viewing: u64) {
+        let Some(one) = self.viewings.all.get(&(asker.link, viewing)) else { return };
+        let (by, Some(seat)) = (one.by, one.seat.clone()) else { return };
+        if !self.still_may(asker, by) {
+            self.end_viewing(asker, viewing);
+            self.say_no(asker, viewing, Refusal::Declined, "the right to look on has ended");
+        } else if seat.hosted.drives(seat.viewer, self.context.clock.now()) && !self.still_may(asker, Capability::Drive)
+        {
+            self.keyboard_ends(&seat.hosted, seat.viewer, KeyboardChange::Withdrawn);
+            self.say(asker, viewing, TerminalBody::Note("the right to type has ended".to_owned()));
+        }
+    }
+
+    fn still_may(&mut self, asker: Asker, capability: Capability) -> bool {
+        matches!(self.permission(asker, capability), Permission::Allowed(_))
     }
 
     fn say(&mut self, asker: Asker, viewing: u64, body: TerminalBody) {
@@ -240,6 +326,8 @@ impl Actor {
     }
 }
 
+const UNRECORDED: &str = "the device of the terminal cannot record who types at the moment, so no peer does";
+
 /// Shows what comes, never more than a window ahead of the viewer.
 async fn show(context: Context, opening: Opening, seat: Arc<Taken>) {
     let Opening { asker, viewing, .. } = opening;
@@ -247,7 +335,12 @@ async fn show(context: Context, opening: Opening, seat: Arc<Taken>) {
     let mut screen = hosted.terminal.view(opening.from);
     let mut changed = hosted.news.changed.subscribe();
     let (mut told, mut sent): (Option<TerminalState>, u64) = (None, 0);
-    while !seat.over.load(Ordering::SeqCst) {
+    let mut looked = Instant::now();
+    while !seat.is_over() {
+        if looked.elapsed() >= limits::RIGHT_LOOK {
+            looked = Instant::now();
+            let _stopping = context.ask(move |actor| actor.recheck(asker, viewing)).await;
+        }
         let state = hosted.state(seat.viewer, context.clock.now());
         if told.as_ref() != Some(&state) {
             say(&context, asker, viewing, state_of(&state)).await;

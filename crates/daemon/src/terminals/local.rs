@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cede_core::lease::{Asked, ViewerId};
+use cede_wire::audit::KeyboardChange;
 use cede_wire::control::terminal::{
     Base64, Keyboard, RunRequest, TerminalEnd, TerminalEvent, TerminalSize, TerminalState, ViewRequest, ViewerSays,
 };
@@ -13,6 +14,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::mpsc;
 
 use super::desk::{TypeError, Who};
+use super::keyboard::wished_here;
 use super::{Hosted, afar, run};
 use crate::context::Context;
 use crate::limits;
@@ -58,7 +60,7 @@ async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc
     let last = match open(&context, question).await {
         Ok(sight) => {
             let end = look_on(&context, &sight, lines, &out).await;
-            sight.hosted.get_up(sight.viewer);
+            sight.get_up(&context).await;
             end.map(|end| ReplyBody::Done(Answer::TerminalEnded(end)))
         }
         Err(failed) => Some(ReplyBody::Failed(failed)),
@@ -78,10 +80,10 @@ async fn open(context: &Context, question: Question) -> Result<Sight, Failure> {
         }
         Question::View(request) => (meant(context, &request.session)?, request),
     };
-    sit_down(context, hosted, &request)
+    sit_down(context, hosted, &request).await
 }
 
-fn sit_down(context: &Context, hosted: Arc<Hosted>, request: &ViewRequest) -> Result<Sight, Failure> {
+async fn sit_down(context: &Context, hosted: Arc<Hosted>, request: &ViewRequest) -> Result<Sight, Failure> {
     let Some(viewer) = hosted.sit_down(Who::here()) else {
         let why = format!("{} look on already", limits::VIEWERS);
         return Err(failure(exit::FAILED, "you do not look on", &why, "cede status"));
@@ -89,11 +91,11 @@ fn sit_down(context: &Context, hosted: Arc<Hosted>, request: &ViewRequest) -> Re
     let sight = Sight { hosted, viewer, from: request.from };
     let insist = request.keyboard == Keyboard::Insisted;
     if request.keyboard != Keyboard::No {
-        match sight.hosted.ask(viewer, insist, context.clock.now()) {
-            Asked::Granted { .. } => take_size(context, &sight, request.size),
-            Asked::Driven(_) | Asked::Held if request.keyboard == Keyboard::IfFree => {}
-            refused @ (Asked::Driven(_) | Asked::Held) => {
-                sight.hosted.get_up(viewer);
+        match wished_here(context, &sight.hosted, viewer, insist).await {
+            Some(Asked::Granted { .. }) => take_size(context, &sight, request.size),
+            Some(Asked::Driven(_) | Asked::Held) if request.keyboard == Keyboard::IfFree => {}
+            refused => {
+                sight.get_up(context).await;
                 return Err(driven(&sight.hosted, refused));
             }
         }
@@ -107,10 +109,10 @@ fn take_size(context: &Context, sight: &Sight, size: Option<TerminalSize>) {
     }
 }
 
-fn driven(hosted: &Hosted, asked: Asked) -> Failure {
+fn driven(hosted: &Hosted, asked: Option<Asked>) -> Failure {
     let who = match asked {
-        Asked::Driven(other) => hosted.driver_name(other),
-        Asked::Granted { .. } | Asked::Held => "the person at the machine".to_owned(),
+        Some(Asked::Driven(other)) => hosted.driver_name(other),
+        Some(Asked::Granted { .. } | Asked::Held) | None => "the person at the machine".to_owned(),
     };
     let short = hosted.session.short();
     let cure = format!("look on: cede watch {short}; take the keyboard: cede drive {short} --force");
@@ -203,7 +205,7 @@ async fn listen(context: &Context, sight: &Sight, mut lines: Lines, out: &mpsc::
         if says == ViewerSays::Detach {
             return true;
         }
-        if let Some(text) = sight.heard(context, says) {
+        if let Some(text) = sight.heard(context, says).await {
             // A viewer whose lines are not taken has more pressing troubles than this note.
             let _ = out.try_send(ReplyBody::Terminal(TerminalEvent::Note { text }));
         }
@@ -211,8 +213,14 @@ async fn listen(context: &Context, sight: &Sight, mut lines: Lines, out: &mpsc::
 }
 
 impl Sight {
+    /// It looks on no more.
+    async fn get_up(&self, context: &Context) {
+        let (hosted, viewer) = (self.hosted.clone(), self.viewer);
+        context.tell(move |actor| actor.gets_up(&hosted, viewer)).await;
+    }
+
     /// Something to say to the person, where there is.
-    fn heard(&self, context: &Context, says: ViewerSays) -> Option<String> {
+    async fn heard(&self, context: &Context, says: ViewerSays) -> Option<String> {
         let (hosted, now) = (&self.hosted, context.clock.now());
         match says {
             ViewerSays::Typed { bytes } => match hosted.type_in(self.viewer, &bytes.0, now) {
@@ -227,13 +235,14 @@ impl Sight {
                 hosted.beat(self.viewer, now);
                 None
             }
-            ViewerSays::Keyboard { insist } => match hosted.ask(self.viewer, insist, now) {
+            ViewerSays::Keyboard { insist } => match wished_here(context, hosted, self.viewer, insist).await? {
                 Asked::Granted { .. } => None,
                 Asked::Driven(other) => Some(format!("{} drives", hosted.driver_name(other))),
                 Asked::Held => Some("the terminal is held".to_owned()),
             },
             ViewerSays::LetGo => {
-                hosted.let_go(self.viewer);
+                let (hosted, viewer) = (hosted.clone(), self.viewer);
+                context.tell(move |actor| actor.keyboard_ends(&hosted, viewer, KeyboardChange::LetGo)).await;
                 None
             }
             ViewerSays::Detach => None,

@@ -8,6 +8,7 @@ use cede_agent::adapter::{Adapter as _, Surroundings, opencode::OpenCodeAdapter}
 use cede_agent::chunk::StatCache;
 use cede_agent::tree::{CaptureOptions, capture, inspect};
 use cede_wire::catalog::Place;
+use cede_wire::control::terminal::{Base64, TerminalSize, ViewerSays};
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, Reply, ReplyBody, Request};
 use cede_wire::session::{AgentKind, NativeId};
 
@@ -17,6 +18,11 @@ pub(super) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "control-request" => requests(),
         "control-reply" => replies(),
+        "viewer-says" => viewer_says(),
+        "terminal-filter" => printed(),
+        "terminal-screen" => {
+            printed().into_iter().map(|(name, bytes)| (name, [b"\0\x01", &bytes[..]].concat())).collect()
+        }
         "codex-rollout" => vec![("recorded".to_owned(), recorded(AgentKind::Codex))],
         "claude-transcript" => vec![("recorded".to_owned(), recorded(AgentKind::ClaudeCode))],
         "opencode-export" => vec![("recorded".to_owned(), export())],
@@ -38,6 +44,26 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     ];
     let line = |command| serde_json::to_vec(&Request::new(command)).unwrap();
     (0..).zip(commands).map(|(n, command): (u8, _)| (format!("request-{n}"), line(command))).collect()
+}
+
+fn viewer_says() -> Vec<(String, Vec<u8>)> {
+    let says = [
+        ViewerSays::Typed { bytes: Base64(b"ls\n".to_vec()) },
+        ViewerSays::Resized { size: TerminalSize { rows: 0, columns: 65_535 } },
+        ViewerSays::Keyboard { insist: true },
+        ViewerSays::LetGo,
+    ];
+    (0..).zip(says).map(|(n, says): (u8, _)| (format!("says-{n}"), serde_json::to_vec(&says).unwrap())).collect()
+}
+
+fn printed() -> Vec<(String, Vec<u8>)> {
+    let printed: [(&str, &[u8]); 4] = [
+        ("prompt", b"\x1b[?2004h$ ls\r\n\x1b[0m\x1b[01;34msrc\x1b[0m\r\n"),
+        ("editor", b"\x1b[?1049h\x1b[22;0;0t\x1b[1;24r\x1b[H\x1b[2J\x1b[4 q~\r\n~\x1b[24;1H\x1b[38:2:1:2:3m-- x"),
+        ("hostile", b"\x1b]0;root\x07\x1b]52;c;cm0=\x07\x1bP+q544e\x1b\\\x1b[6n\x1b[3J\x1bc\xe2\x80\xaeend"),
+        ("letters", "ü 漢 👩\u{200d}💻 e\u{301}\u{9b}5n".as_bytes()),
+    ];
+    printed.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).into()
 }
 
 fn replies() -> Vec<(String, Vec<u8>)> {
