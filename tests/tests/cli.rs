@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 35] = [
+const COMMANDS: [&[&str]; 38] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -32,6 +32,9 @@ const COMMANDS: [&[&str]; 35] = [
     &["tell"],
     &["inbox"],
     &["approvals"],
+    &["approvers"],
+    &["approvers", "add"],
+    &["approvers", "remove"],
     &["allow"],
     &["deny"],
     &["log"],

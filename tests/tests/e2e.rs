@@ -21,6 +21,8 @@ use cede_wire::session::{AgentKind, SessionKey};
 
 #[path = "e2e/anchors.rs"]
 mod anchors;
+#[path = "e2e/approvers.rs"]
+mod approvers;
 #[path = "e2e/astray.rs"]
 mod astray;
 #[path = "e2e/authority.rs"]

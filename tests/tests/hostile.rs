@@ -27,6 +27,8 @@ use cede_wire::path::RelPath;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
+#[path = "hostile/approvers.rs"]
+mod approvers;
 #[path = "hostile/audit.rs"]
 mod audit;
 #[path = "hostile/files.rs"]

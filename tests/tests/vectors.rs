@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
+use cede_wire::approver::{ApproverAnswer, Posed};
 use cede_wire::audit::{AuditAnchor, AuditEntry, AuditEvent};
 use cede_wire::canonical::{DecodeError, Signed, decode, encode};
 use cede_wire::catalog::{Catalog, Oid};
@@ -92,6 +93,8 @@ impl Subject for TransferReceipt {}
 impl Subject for AuditEntry {}
 impl Subject for AuditEvent {}
 impl Subject for AuditAnchor {}
+impl Subject for Posed {}
+impl Subject for ApproverAnswer {}
 
 impl Subject for FileCatalog {
     fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, String> {
@@ -178,6 +181,8 @@ fn run_by_type(vector: &Vector) {
         "AuditEntry" => run::<AuditEntry>(vector),
         "AuditEvent" => run::<AuditEvent>(vector),
         "AuditAnchor" => run::<AuditAnchor>(vector),
+        "Posed" => run::<Posed>(vector),
+        "ApproverAnswer" => run::<ApproverAnswer>(vector),
         "frame" => run::<PeerMessage>(vector),
         "derived DeviceId" => {
             let told: DerivedDeviceId = serde_json::from_value(vector.fields.clone()).unwrap();
@@ -231,8 +236,8 @@ fn every_message_and_record_kind_has_an_accepted_vector() {
         let first = |v: Vector| unhex(&v.hex).first().copied().map(u16::from).unwrap();
         vectors.map(first).collect()
     };
-    assert_eq!(accepted("frame"), (0..31).collect());
-    assert_eq!(accepted("Record"), (0..23).collect());
+    assert_eq!(accepted("frame"), (0..32).collect());
+    assert_eq!(accepted("Record"), (0..24).collect());
     assert_eq!(accepted("Refusal"), (0..Refusal::ALL.len() as u16).collect());
     assert_eq!(accepted("AgentKind"), (0..AgentKind::ALL.len() as u16).collect());
 }

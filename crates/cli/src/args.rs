@@ -117,6 +117,11 @@ pub(crate) enum Verb {
         #[arg(long)]
         all: bool,
     },
+    /// List, name or end the devices that may answer for this one
+    Approvers {
+        #[command(subcommand)]
+        action: Option<ApproverAction>,
+    },
     /// Say yes to a question
     Allow {
         /// The question: the beginning of its id
@@ -395,6 +400,21 @@ pub(crate) enum TransferAction {
     Cancel {
         /// The transfer: the beginning of its id
         id: String,
+    },
+}
+
+/// `cede approvers …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApproverAction {
+    /// Let the person at a device answer what waits here, but for what that device asks
+    Add {
+        /// The device: its whole name or id
+        device: String,
+    },
+    /// Take that back
+    Remove {
+        /// The device
+        device: String,
     },
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Moved(report) => moves::report(report),
         Answer::Approvals { approvals } => approvals::page(approvals, paths),
         Answer::Log { lines, earlier, verdict } => log::page(lines, *earlier, verdict.as_deref()),
+        Answer::Approvers { devices } => devices::approvers(devices),
         Answer::Policies { peers } => policies::page(peers),
         Answer::Adopted(session) => sessions::adopted(session),
         Answer::TerminalEnded(end) => Page::of(&end.text),

@@ -17,7 +17,7 @@ use cede_wire::control::{Answer, Check, Command, Failure, MoveRequest, ReplyBody
 use cede_wire::record::PeerPolicy;
 use clap::CommandFactory;
 
-use crate::args::{Cli, DeviceAction, Policy, To, TransferAction, Verb};
+use crate::args::{ApproverAction, Cli, DeviceAction, Policy, To, TransferAction, Verb};
 use crate::client::Client;
 use crate::cockpit;
 use crate::demo;
@@ -66,6 +66,13 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Devices { action: None } => hand.ask(Command::Devices),
         Verb::Policy(policy) => hand.ask(policy_command(policy)),
         Verb::Approvals { all } => hand.approvals(all),
+        Verb::Approvers { action: None } => hand.ask(Command::Approvers),
+        Verb::Approvers { action: Some(ApproverAction::Add { device }) } => {
+            hand.ask(Command::SetApprover { device, may: true })
+        }
+        Verb::Approvers { action: Some(ApproverAction::Remove { device }) } => {
+            hand.ask(Command::SetApprover { device, may: false })
+        }
         Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
         Verb::Log { verify, tail } => hand.log(verify, tail),

@@ -248,7 +248,8 @@ impl Look<'_> {
             | AuditEvent::Outcome { .. }
             | AuditEvent::RuleSet { .. }
             | AuditEvent::Acted { .. }
-            | AuditEvent::Keyboard { .. } => {}
+            | AuditEvent::Keyboard { .. }
+            | AuditEvent::Answered { .. } => {}
         }
         if entry.number.saturating_sub(self.sealed) > AUDIT_CHECKPOINT_ENTRIES + SLACK {
             self.fault(AuditFault::Unsealed(entry.number));

@@ -50,6 +50,7 @@
 //! # }
 //! ```
 
+pub mod approvers;
 mod decision;
 mod delegation;
 mod peer;
@@ -161,8 +162,8 @@ pub struct ConnectionAuthority {
     granted: BTreeSet<Capability>,
     approver: Option<OperatorApprover>,
     open: BTreeMap<QuestionId, Open>,
-    /// What the operator said of a capability for this connection: the question of a yes, none for a no.
-    answered: BTreeMap<Capability, Option<Shown>>,
+    /// What was said of a capability for this connection: the question of a yes, none for a no, and who said it.
+    answered: BTreeMap<Capability, (Option<Shown>, DecidedBy)>,
     next: u64,
     closed: bool,
     outputs: VecDeque<Output>,
@@ -203,6 +204,18 @@ impl ConnectionAuthority {
         }
     }
 
+    /// The person at another device that the operator named answered. The same otherwise.
+    pub fn handle_approver(
+        &mut self,
+        memory: &mut PeerMemory,
+        question: QuestionId,
+        (device, yes): (DeviceId, bool),
+        now: Now,
+    ) {
+        self.handle_timeout(memory, now);
+        self.become_answered(memory, question, yes, DecidedBy::Approver(device), now);
+    }
+
     /// Time has passed: questions that nobody answered become a no.
     pub fn handle_timeout(&mut self, memory: &mut PeerMemory, now: Now) {
         let over = |(id, open): (&QuestionId, &Open)| (open.expires <= now.monotonic).then_some(*id);
@@ -229,7 +242,7 @@ impl ConnectionAuthority {
             }
             Permission::Allowed(by) => {
                 let shown = match self.answered.get(&capability) {
-                    Some(Some(asked)) if by == DecidedBy::Operator => asked.clone(),
+                    Some((Some(asked), said)) if by == *said => asked.clone(),
                     _ => self.shown(&request, now, Duration::ZERO),
                 };
                 self.outputs.push_back(Output::Decided(Decided::allowed(id, shown, by, None)));
@@ -310,8 +323,8 @@ impl ConnectionAuthority {
         }
         match (Asking::of(capability), self.answered.get(&capability)) {
             (Asking::Never, _) => Permission::Allowed(DecidedBy::Grant),
-            (_, Some(Some(_))) => Permission::Allowed(DecidedBy::Operator),
-            (_, Some(None)) => Permission::Refused(Declined, DecidedBy::Operator),
+            (_, Some((Some(_), by))) => Permission::Allowed(*by),
+            (_, Some((None, by))) => Permission::Refused(Declined, *by),
             (_, None) if self.approver.is_none() => Permission::Refused(NoApprover, DecidedBy::Grant),
             (Asking::EachRequest | Asking::OncePerConnection, None) => Permission::Asks,
         }
@@ -367,8 +380,8 @@ impl ConnectionAuthority {
         let Some(open) = self.open.remove(&id) else { return };
         memory.question_over();
         match by {
-            DecidedBy::Operator if yes => memory.said_yes(),
-            DecidedBy::Operator | DecidedBy::Time => memory.said_no(now),
+            DecidedBy::Operator | DecidedBy::Approver(_) if yes => memory.said_yes(),
+            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Time => memory.said_no(now),
             DecidedBy::Grant
             | DecidedBy::Rule
             | DecidedBy::Fault
@@ -380,7 +393,7 @@ impl ConnectionAuthority {
         let capability = open.shown.capability;
         // What a rule says holds while the rule does, and a rule may end before the connection.
         if Asking::of(capability) == Asking::OncePerConnection && by != DecidedBy::Rule {
-            self.answered.insert(capability, yes.then(|| open.shown.clone()));
+            self.answered.insert(capability, (yes.then(|| open.shown.clone()), said(by)));
         }
         let hash = open.shown.hash();
         for request in open.waiting {
@@ -426,6 +439,22 @@ impl ConnectionAuthority {
             asked_unix_ms: now.unix_ms,
             expires_unix_ms: now.unix_ms.saturating_add(life_ms),
         }
+    }
+}
+
+/// Who is named for an answer that holds until the connection ends: a no of time or of a fault is taken for the operator's.
+const fn said(by: DecidedBy) -> DecidedBy {
+    match by {
+        DecidedBy::Approver(device) => DecidedBy::Approver(device),
+        DecidedBy::Grant
+        | DecidedBy::Rule
+        | DecidedBy::Operator
+        | DecidedBy::Time
+        | DecidedBy::Fault
+        | DecidedBy::Pace
+        | DecidedBy::Size
+        | DecidedBy::Withdrawn
+        | DecidedBy::Closed => DecidedBy::Operator,
     }
 }
 

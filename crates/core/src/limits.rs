@@ -89,6 +89,8 @@ pub const REQUESTS_PER_QUESTION: usize = 64;
 pub const ASKED_MOST: usize = 30;
 /// See [`ASKED_MOST`].
 pub const ASKED_IN: Duration = Duration::from_secs(10 * 60);
+/// Questions that one other device of the operator is shown at once: more than a person has in mind.
+pub const SHOWINGS_PER_APPROVER: usize = 8;
 /// Answers of no in a row after which the next question may come at once: a slip is repeated, a flood is not.
 pub const NOES_FREE: u32 = 1;
 /// First and longest pause after another no; it doubles with each.

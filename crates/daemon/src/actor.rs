@@ -73,6 +73,10 @@ pub(crate) struct Actor {
     pub(crate) leaving: BTreeMap<SessionId, Leaving>,
     pub(crate) arriving: BTreeMap<SessionId, Arriving>,
     pub(crate) approvals: BTreeMap<ApprovalId, Approval>,
+    pub(crate) approvers: cede_core::authority::approvers::Approvers,
+    /// What waits here, or who may answer it, is not what the approvers were told last.
+    pub(crate) questions_changed: bool,
+    pub(crate) elsewhere: crate::elsewhere::Elsewheres,
     pub(crate) takes: Takes,
     pub(crate) listings: Vec<(DeviceId, oneshot::Sender<Vec<ListedSession>>)>,
     pub(crate) errands: Errands,
@@ -186,6 +190,7 @@ impl Actor {
             }
             PeerMessage::Terminal(message) => self.hear_viewer(asker, message.viewing, message.body),
             PeerMessage::Audit(message) => self.mirror_message(asker, message),
+            PeerMessage::Approver(message) => self.approver_message(asker, *message),
             message @ (PeerMessage::Offer { .. }
             | PeerMessage::Accept(_)
             | PeerMessage::Refuse { .. }
@@ -231,6 +236,8 @@ impl Actor {
             next(self);
             self.drain_deciders().await?;
         }
+        // What is asked is in the record before it is shown anywhere.
+        self.show_questions();
         Ok(())
     }
 

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use cede_core::authority::{self, OperatorAnswer, QuestionId};
+use cede_core::authority::{self, QuestionId};
 use cede_seal::verify::Verified;
 use cede_wire::audit::{AuditOf, DecidedBy};
-use cede_wire::control::decisions::AskedFor;
-use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
+use cede_wire::control::{Answer, ApprovalSummary, exit};
 use cede_wire::handoff::{Disposition, InventoryItem, Offer, Scope};
 use cede_wire::id::{ApprovalId, DeviceId, HandoffId, Hash};
 use cede_wire::refusal::Refusal;
@@ -17,6 +16,7 @@ use crate::arriving::ArrivalPlan;
 use crate::authorities::Asker;
 use crate::clock::random;
 use crate::context::Context;
+use crate::control::Replies;
 use crate::errands::Errand;
 use crate::limits;
 use crate::offering::failure;
@@ -67,7 +67,7 @@ impl Approval {
     }
 
     /// How a question about a move is named in the record, and the hash of what it is about.
-    fn moves(&self) -> Option<(AuditOf, Hash)> {
+    pub(crate) fn moves(&self) -> Option<(AuditOf, Hash)> {
         match &self.question {
             Question::Receive { plan, scope, .. } => Some((AuditOf::Handoff(plan.handoff), scope.digest())),
             Question::Give { question, info, .. } => {
@@ -135,6 +135,7 @@ impl Actor {
                 && *question == asked
             {
                 *leaves = counted;
+                self.questions_changed = true;
                 return;
             }
         }
@@ -158,41 +159,50 @@ impl Actor {
             self.note_move(device, of, None, Some(shown));
         }
         self.approvals.insert(id, approval);
+        self.questions_changed = true;
         Ok(())
     }
 
-    /// Answers a question by a prefix of its id.
-    pub(crate) fn decide_approval(&mut self, prefix: &str, yes: bool) -> Result<Answer, Failure> {
-        let matching: Vec<ApprovalId> = self
-            .approvals
-            .keys()
-            .copied()
-            .filter(|id| !prefix.is_empty() && id.to_string().starts_with(prefix))
-            .collect();
-        match matching.as_slice() {
+    /// Answers a question by a prefix of its id: one that waits here, or at another device that lets this one answer.
+    pub(crate) fn decide(&mut self, prefix: &str, yes: bool, replies: Replies) {
+        let fits = |id: &&ApprovalId| !prefix.is_empty() && id.to_string().starts_with(prefix);
+        let here: Vec<ApprovalId> = self.approvals.keys().filter(fits).copied().collect();
+        let there: Vec<ApprovalId> = self.elsewhere.keys().filter(fits).copied().collect();
+        let matching: Vec<ApprovalId> = here.into_iter().chain(there).collect();
+        let failed = match matching.as_slice() {
             // One that was looked at may be over, and another have come meanwhile that begins like it.
             [_] if yes && prefix.len() < limits::APPROVED_DIGITS => {
-                Err(failure(exit::USAGE, "nothing was answered", "a yes needs more of the id", "cede approvals"))
+                failure(exit::USAGE, "nothing was answered", "a yes needs more of the id", "cede approvals")
             }
-            [id] => {
-                self.settle(*id, if yes { Ok(()) } else { Err(Refusal::Declined) });
-                let text = if yes { "allowed" } else { "denied; nothing was written" };
-                Ok(Answer::Said { text: text.to_owned() })
+            [id] if self.approvals.contains_key(id) => {
+                let id = *id;
+                return self.durably(replies, |actor| {
+                    actor.settle(id, if yes { Ok(()) } else { Err(Refusal::Declined) });
+                    let text = if yes { "allowed" } else { "denied; nothing was written" };
+                    Ok(Answer::Said { text: text.to_owned() })
+                });
             }
-            [] => Err(failure(exit::FAILED, "nothing was answered", "no such question waits", "cede approvals")),
-            _ => {
-                Err(failure(exit::USAGE, "nothing was answered", "several questions begin like that", "cede approvals"))
-            }
-        }
+            [id] => return self.answer_elsewhere(*id, yes, replies),
+            [] => failure(exit::FAILED, "nothing was answered", "no such question waits", "cede approvals"),
+            _ => failure(exit::USAGE, "nothing was answered", "several questions begin like that", "cede approvals"),
+        };
+        replies.failed(failed);
     }
 
     fn settle(&mut self, id: ApprovalId, verdict: Result<(), Refusal>) {
+        self.settle_by(id, verdict, None);
+    }
+
+    /// Ends a question with what was said: by the operator here, or by the person at a device.
+    pub(crate) fn settle_by(&mut self, id: ApprovalId, verdict: Result<(), Refusal>, approver: Option<DeviceId>) {
         let Some(approval) = self.approvals.remove(&id) else { return };
+        self.questions_changed = true;
+        let by = approver.map_or_else(|| decided_by(verdict), DecidedBy::Approver);
         if verdict == Err(Refusal::Expired) {
             tracing::info!(peer = %approval.device.short(), %id, "nobody answered in time: the question is a no");
         }
         if let Some((of, shown)) = approval.moves() {
-            self.note_move(approval.device, of, Some((verdict.is_ok(), decided_by(verdict))), Some(shown));
+            self.note_move(approval.device, of, Some((verdict.is_ok(), by)), Some(shown));
         }
         match (approval.question, verdict) {
             (Question::Receive { plan, .. }, Ok(())) => self.approve_arrival(*plan),
@@ -204,8 +214,7 @@ impl Actor {
             (Question::Give { question, .. }, Ok(())) => self.find_for(question, true),
             (Question::Give { question, .. }, Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
             (Question::Capability { asker, question }, verdict) => {
-                let answer = if verdict.is_ok() { OperatorAnswer::Yes } else { OperatorAnswer::No };
-                self.answer_authority(asker, question.id, answer);
+                self.answer_authority(asker, question.id, (verdict.is_ok(), approver));
             }
         }
     }
@@ -219,30 +228,38 @@ impl Actor {
         self.approvals.retain(
             |_, approval| !matches!(&approval.question, Question::Receive { plan, .. } if plan.handoff == handoff),
         );
+        self.questions_changed = true;
         if let Some(session) = session {
             self.end_arriving(session, refusal, "the offer was withdrawn");
         }
     }
 
-    /// The questions. What is shown is approved, so one whose lists no answer holds any more says so instead.
+    /// The questions, those of other devices behind the ones here. What is shown is approved, so one whose lists no answer holds any
+    /// more says so instead.
     pub(crate) fn approval_summaries(&self) -> Vec<ApprovalSummary> {
         let mut room = limits::SCOPES_SHOWN_BYTES;
-        let mut summary = |(id, approval): (&ApprovalId, &Approval)| {
-            let mut summary = self.approval_summary(*id, approval);
-            let shown = match &approval.question {
-                Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
-                Question::Give { leaves, .. } => leaves.as_ref().map_or(0, |l| crate::scrutiny::shown_bytes(&l.scope)),
-                Question::Capability { question, .. } => {
-                    question.shown.to_bytes().len() + self.files_shown_bytes(question.shown.subject.content())
-                }
-            };
+        let mut fit = |(mut summary, shown): (ApprovalSummary, usize)| {
             match room.checked_sub(shown) {
                 Some(left) => room = left,
                 None => leave_out_lists(&mut summary),
             }
             summary
         };
-        self.approvals.iter().map(&mut summary).collect()
+        let here = self.approvals.iter().filter_map(|(id, approval)| {
+            let left = self.left_ms(approval) / 1_000;
+            Some((self.seen(self.posed(*id)?, *id, left), self.shown_bytes(approval)))
+        });
+        here.chain(self.elsewhere_summaries()).map(&mut fit).collect()
+    }
+
+    fn shown_bytes(&self, approval: &Approval) -> usize {
+        match &approval.question {
+            Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
+            Question::Give { leaves, .. } => leaves.as_ref().map_or(0, |l| crate::scrutiny::shown_bytes(&l.scope)),
+            Question::Capability { question, .. } => {
+                question.shown.to_bytes().len() + self.files_shown_bytes(question.shown.subject.content())
+            }
+        }
     }
 
     /// What this device's operator would have been asked about moves of a peer is refused.
@@ -261,12 +278,11 @@ impl Actor {
         ids.into_iter().for_each(|id| self.settle(id, Err(Refusal::NotGranted)));
     }
 
-    fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
+    pub(crate) fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
         if let Question::Capability { question, .. } = &approval.question {
             let summary = self.capability_summary(id, approval.device, question);
             return self.with_files(summary);
         }
-        let left = self.context.question_life.saturating_sub(approval.asked.elapsed()).as_secs();
         let (kind, scope, secret_looking) = match &approval.question {
             Question::Receive { plan, scope, .. } => {
                 let mut scope = (**scope).clone();
@@ -301,23 +317,18 @@ impl Actor {
             dotfiles: scope.dotfiles,
             configuration_as_code: scope.configuration_as_code,
             limit_bytes: scope.limit_bytes,
-            expires_in_s: left,
+            expires_in_s: 0,
             turns,
             secret_looking,
             asks: None,
             files: Vec::new(),
             note: String::new(),
+            at: None,
         }
     }
 
-    pub(crate) fn capability_summary(
-        &self,
-        id: ApprovalId,
-        device: DeviceId,
-        question: &authority::Question,
-    ) -> ApprovalSummary {
-        let (shown, now) = (&question.shown, self.context.clock.now());
-        let lines = shown.subject.lines().iter().map(|(name, value)| (name.clone(), value.clone()));
+    fn capability_summary(&self, id: ApprovalId, device: DeviceId, question: &authority::Question) -> ApprovalSummary {
+        let (shown, held) = (&question.shown, question.held);
         ApprovalSummary {
             id,
             device: self.device_name(device),
@@ -330,21 +341,13 @@ impl Actor {
             dotfiles: Vec::new(),
             configuration_as_code: Vec::new(),
             limit_bytes: 0,
-            expires_in_s: question.expires.saturating_sub(now.monotonic).as_secs(),
+            expires_in_s: 0,
             turns: 0,
             secret_looking: Vec::new(),
-            asks: Some(AskedFor {
-                capability: shown.capability,
-                reach: shown.reach,
-                locality: shown.locality,
-                session: shown.session,
-                lines: lines.collect(),
-                content: shown.subject.content(),
-                held: question.held,
-                hash: question.hash,
-            }),
+            asks: Some(crate::approvers::asked_for(shown, held)),
             files: Vec::new(),
             note: String::new(),
+            at: None,
         }
     }
 }

@@ -199,11 +199,20 @@ impl Actor {
         }
     }
 
-    /// The operator answered a question of a link.
-    pub(crate) fn answer_authority(&mut self, asker: Asker, question: QuestionId, answer: OperatorAnswer) {
+    /// A question of a link was answered: by the operator here, or by the person at a device that the operator named.
+    pub(crate) fn answer_authority(
+        &mut self,
+        asker: Asker,
+        question: QuestionId,
+        (yes, approver): (bool, Option<DeviceId>),
+    ) {
         let now = self.context.clock.now();
         if let Some((at, memory)) = self.authorities.at(asker) {
-            at.authority.handle_answer(memory, question, answer, now);
+            let answer = if yes { OperatorAnswer::Yes } else { OperatorAnswer::No };
+            match approver {
+                Some(device) => at.authority.handle_approver(memory, question, (device, yes), now),
+                None => at.authority.handle_answer(memory, question, answer, now),
+            }
             self.drain_authority(asker);
         }
     }
@@ -227,6 +236,7 @@ impl Actor {
                 Output::Ask(question) => self.question_waits(asker, question),
                 Output::Withdraw(question) => {
                     self.approvals.retain(|_, approval| !approval.is_of(asker, question));
+                    self.questions_changed = true;
                 }
                 Output::Decided(decided) => {
                     self.decided(asker, decided);
@@ -273,5 +283,6 @@ impl Actor {
         tracing::info!(peer = %asker.device.short(), %id, "a question waits: cede approvals");
         let asked = approvals::Question::Capability { asker, question: Box::new(question) };
         self.approvals.insert(id, Approval::of(asker.device, Instant::now(), asked));
+        self.questions_changed = true;
     }
 }

@@ -58,7 +58,9 @@ impl Actor {
             Command::Claim { session } => self.ask_claim(session, replies),
             Command::Cancel { handoff } => self.durably(replies, |actor| actor.cancel(&handoff)),
             Command::Approvals => replies.done(Answer::Approvals { approvals: self.approval_summaries() }),
-            Command::Decide { approval, yes } => self.durably(replies, |actor| actor.decide_approval(&approval, yes)),
+            Command::Approvers => replies.done(self.approver_list()),
+            Command::SetApprover { device, may } => self.durably(replies, |actor| actor.set_approver(&device, may)),
+            Command::Decide { approval, yes } => self.decide(&approval, yes, replies),
             Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
             Command::Log { tail, verify } => self.ask_log(tail, verify, replies),
             Command::Stop => self.stop(&replies),
@@ -78,7 +80,7 @@ impl Actor {
     }
 
     /// Does something at once, and answers when it is durable.
-    fn durably(&mut self, replies: Replies, what: impl FnOnce(&mut Self) -> Result<Answer, Failure>) {
+    pub(crate) fn durably(&mut self, replies: Replies, what: impl FnOnce(&mut Self) -> Result<Answer, Failure>) {
         let done = what(self);
         self.settle_durable(done, replies);
     }
@@ -539,6 +541,7 @@ fn changes(command: &Command) -> bool {
         | Command::Devices
         | Command::Doctor
         | Command::Approvals
+        | Command::Approvers
         | Command::Run(_)
         | Command::View(_)
         | Command::Hold { .. }
@@ -565,6 +568,7 @@ fn changes(command: &Command) -> bool {
         | Command::Claim { .. }
         | Command::Cancel { .. }
         | Command::Decide { .. }
+        | Command::SetApprover { .. }
         | Command::Adopt { .. }
         | Command::Tell(_)
         | Command::MarkLetter { .. }

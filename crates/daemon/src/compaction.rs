@@ -12,6 +12,7 @@ enum Latest {
     Placed(SessionId),
     Policy(DeviceId),
     Rule(DeviceId, Capability),
+    Approver(DeviceId),
     Address(DeviceId),
     Voted(SessionId),
     Seized(SessionId),
@@ -58,6 +59,7 @@ fn latest(record: &Record) -> Option<Latest> {
         Record::Placed(placed) => Some(Latest::Placed(placed.key.id())),
         Record::PolicySet { device, .. } => Some(Latest::Policy(*device)),
         Record::RuleSet { device, capability, .. } => Some(Latest::Rule(*device, *capability)),
+        Record::ApproverSet { device, .. } => Some(Latest::Approver(*device)),
         Record::AddressSeen { device, .. } => Some(Latest::Address(*device)),
         // A later vote is for a higher generation, or the same.
         Record::Voted { session, .. } => Some(Latest::Voted(*session)),
@@ -98,6 +100,7 @@ fn attempt(record: &Record) -> Option<SessionId> {
         | Record::PeerDropped { .. }
         | Record::PolicySet { .. }
         | Record::RuleSet { .. }
+        | Record::ApproverSet { .. }
         | Record::AddressSeen { .. }
         | Record::Voted { .. }
         | Record::Contested(_)

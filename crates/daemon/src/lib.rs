@@ -13,6 +13,7 @@
 mod activation;
 mod actor;
 mod approvals;
+mod approvers;
 mod arriving;
 mod audit;
 mod authorities;
@@ -25,6 +26,7 @@ mod context;
 mod control;
 mod doctor;
 mod doubts;
+mod elsewhere;
 mod errands;
 mod hands;
 mod hearing;

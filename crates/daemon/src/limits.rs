@@ -208,3 +208,12 @@ pub(crate) const AUDIT_AGAIN: Duration = Duration::from_secs(5);
 /// Shortest pause between two checkpoints that are shown to peers, and between two flushes of what is kept of one peer: a busy
 /// record is signed more often, and the newest checkpoint says what the ones before it said.
 pub(crate) const MIRROR_PAUSE: Duration = Duration::from_secs(5);
+
+/// Questions of one other device that wait here for the person, and bytes of them.
+pub(crate) const ELSEWHERE_PER_DEVICE: usize = cede_core::limits::SHOWINGS_PER_APPROVER;
+/// See [`ELSEWHERE_PER_DEVICE`].
+pub(crate) const ELSEWHERE_BYTES: usize = 1 << 20;
+/// Such a question lives this long at most, whatever its device says. Source: the longest question there is.
+pub(crate) const ELSEWHERE_LIFE: Duration = cede_core::limits::QUESTION_HELD;
+/// How long a person waits to hear whether the other device took the answer.
+pub(crate) const ANSWER_TAKEN: Duration = Duration::from_secs(10);

@@ -373,7 +373,9 @@ impl Actor {
         for (number, link) in old {
             link.close(CloseReason::Superseded);
             self.authority_ends(Asker { device, link: number });
+            self.elsewhere_link_down(Asker { device, link: number });
         }
+        self.approver_link_changed(device);
         self.share_members(device, theirs);
         self.peers.troubles.remove(&device);
         tracing::info!(peer = %device.short(), "link up");
@@ -392,6 +394,8 @@ impl Actor {
 
     pub(crate) fn link_down(&mut self, device: DeviceId, number: u64) {
         self.authority_ends(Asker { device, link: number });
+        self.elsewhere_link_down(Asker { device, link: number });
+        self.approver_link_changed(device);
         let Some(links) = self.peers.links.get_mut(&device) else { return };
         let used = links.last().is_some_and(|standing| standing.number == number);
         links.retain(|standing| standing.number != number);
@@ -466,6 +470,9 @@ impl Actor {
         self.end_with_strangers();
         self.forget_letters_of_strangers();
         self.forget_mirrors_of_strangers();
+        let peers = &self.peers;
+        self.approvers.retain(|device| peers.is_member(device));
+        self.questions_changed = true;
         self.keep_links();
         let connected = self.peers.connected();
         for device in connected {
@@ -557,7 +564,8 @@ fn waits(message: &PeerMessage) -> bool {
         | PeerMessage::Terminal(_)
         | PeerMessage::LetterReceipts(_)
         | PeerMessage::ReceiptsHeld(_)
-        | PeerMessage::Audit(_) => false,
+        | PeerMessage::Audit(_)
+        | PeerMessage::Approver(_) => false,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cede_agent::adapter::adapters;
 use cede_carrier::discovery::{Announcement, Discovery, Scope};
 use cede_carrier::endpoint::{BindError, Endpoint, Incoming};
+use cede_core::authority::approvers::Approvers;
 use cede_core::chain::ChainError;
 use cede_core::custodian::{Custodian, RestoreError, Trust};
 use cede_core::ledger::Ledger;
@@ -100,6 +101,7 @@ pub enum RunError {
 struct Facts {
     members: Vec<cede_wire::canonical::Signed<cede_wire::member::MemberEntry>>,
     dropped: BTreeSet<DeviceId>,
+    approvers: BTreeSet<DeviceId>,
     ruled: Vec<crate::rules::Ruled>,
     addresses: BTreeMap<DeviceId, String>,
     placed: BTreeMap<cede_wire::id::SessionId, cede_wire::record::PlacedSession>,
@@ -175,6 +177,8 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let name = name_of(options, log.as_ref(), &local);
     let peers = known_peers(local.device(), log, facts.dropped, facts.addresses)?;
     believe_peers(&mut custodian, &peers, &found);
+    let mut approvers = Approvers::restore(facts.approvers);
+    approvers.retain(|device| peers.is_member(device));
     let endpoint = Endpoint::bind(&local, options.listen, peers.door.clone())?;
     let listener = control::listen(&options.socket)?;
     let (inputs, inbox) = mpsc::channel(limits::INPUTS);
@@ -206,6 +210,9 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         leaving: BTreeMap::new(),
         arriving: BTreeMap::new(),
         approvals: BTreeMap::new(),
+        approvers,
+        questions_changed: false,
+        elsewhere: BTreeMap::new(),
         takes: crate::take::Takes::default(),
         listings: Vec::new(),
         errands: crate::errands::Errands::default(),
@@ -442,6 +449,8 @@ impl Facts {
         match record {
             Record::Member(entry) => self.members.push(entry.clone()),
             Record::PeerDropped { device } => drop(self.dropped.insert(*device)),
+            Record::ApproverSet { device, may: true } => drop(self.approvers.insert(*device)),
+            Record::ApproverSet { device, may: false } => drop(self.approvers.remove(device)),
             Record::PolicySet { .. } | Record::RuleSet { .. } => self.ruled.extend(crate::rules::Ruled::of(record)),
             Record::AddressSeen { device, address } => drop(self.addresses.insert(*device, address.clone())),
             Record::Placed(placed) => drop(self.placed.insert(placed.key.id(), placed.clone())),

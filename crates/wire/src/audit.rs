@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approver::ApproverAnswer;
 use crate::authority::Rule;
 use crate::canonical::{DecodeError, Signable, Signed, decode, encode};
 use crate::id::{ConnectionId, DeviceId, HandoffId, Hash, SessionId};
@@ -32,6 +33,8 @@ pub enum DecidedBy {
     Withdrawn,
     /// 8: the connection is over.
     Closed,
+    /// 9: the person at another device, which the operator named.
+    Approver(DeviceId),
 }
 
 impl DecidedBy {
@@ -47,6 +50,7 @@ impl DecidedBy {
             Self::Size => "size: too much to be shown",
             Self::Withdrawn => "a withdrawal",
             Self::Closed => "the end of the connection",
+            Self::Approver(_) => "the person at another device",
         }
     }
 }
@@ -89,6 +93,10 @@ pub enum AuditAct {
     Seized,
     /// 3: said that the records are the newest.
     Confirmed,
+    /// 4: named a device at which a person may answer for this one.
+    ApproverNamed,
+    /// 5: took that back.
+    ApproverEnded,
 }
 
 /// What becomes of the keyboard of a hosted terminal.
@@ -210,6 +218,15 @@ pub enum AuditEvent {
         /// Bytes that were typed by whoever lost it.
         typed: u64,
     },
+    /// 10: a person at one device answered what another one asks; recorded at both, before anything comes of it.
+    Answered {
+        /// Who wants it.
+        who: DeviceId,
+        /// Which request, at the device that asks.
+        of: AuditOf,
+        /// The answer, signed where the person sits.
+        answer: Signed<ApproverAnswer>,
+    },
 }
 
 impl AuditEvent {
@@ -226,6 +243,7 @@ impl AuditEvent {
             Self::Lost { .. } => 7,
             Self::Missed { .. } => 8,
             Self::Keyboard { .. } => 9,
+            Self::Answered { .. } => 10,
         }
     }
 }

@@ -4,22 +4,23 @@
 //! `--json` prints, so a field is added, never renamed.
 
 pub mod decisions;
+mod questions;
 mod transfers;
 
+pub use questions::ApprovalSummary;
 pub use transfers::{SendRequest, TransferState, TransferSummary};
 
 use serde::{Deserialize, Serialize};
 
-use self::decisions::{AskedFor, LogLine, LogVerdict, PeerRules};
+use self::decisions::{LogLine, LogVerdict, PeerRules};
 use crate::authority::Rule;
 use crate::custody::FencingToken;
 use crate::handoff::InventoryItem;
-use crate::id::{ApprovalId, DeviceId, HandoffId, MeshId, SessionId};
+use crate::id::{DeviceId, HandoffId, MeshId, SessionId};
 use crate::member::Capability;
 use crate::record::PeerPolicy;
 use crate::refusal::Refusal;
 use crate::session::{Activity, AgentKind};
-use crate::transfer::ShownPath;
 
 pub mod exit;
 pub mod terminal;
@@ -161,6 +162,15 @@ pub enum Command {
     },
     /// The questions that wait for the operator.
     Approvals,
+    /// The devices at which a person may answer for this one.
+    Approvers,
+    /// Says whether a person at a device may answer for this one.
+    SetApprover {
+        /// The device.
+        device: String,
+        /// Whether.
+        may: bool,
+    },
     /// Answers a question.
     Decide {
         /// The question, as a prefix of its id.
@@ -485,50 +495,6 @@ pub struct MoveSummary {
     pub progress: Progress,
 }
 
-/// A question that waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalSummary {
-    /// The question.
-    pub id: ApprovalId,
-    /// Who asks.
-    pub device: String,
-    /// What: `receive` (a session would come here), `give` (a session would leave), or the name of a capability.
-    pub kind: String,
-    /// The session's title; of a capability, what the peer says that it wants.
-    pub title: String,
-    /// The agent, where it is about a session that moves.
-    pub agent: Option<AgentKind>,
-    /// Where it would lie here.
-    pub directory: String,
-    /// What travels, what is rebuilt, what stays, what never travels.
-    pub inventory: Vec<InventoryItem>,
-    /// Executable files.
-    pub executables: Vec<String>,
-    /// Files and directories whose names begin with a dot.
-    pub dotfiles: Vec<String>,
-    /// Files that tools run unasked.
-    pub configuration_as_code: Vec<String>,
-    /// Most bytes that are taken; 0 where a session would leave.
-    pub limit_bytes: u64,
-    /// Seconds until it counts as a no.
-    pub expires_in_s: u64,
-    /// Number of user turns.
-    #[serde(default)]
-    pub turns: u64,
-    /// Files that look like secrets and would leave. Of what comes the inventory names them.
-    #[serde(default)]
-    pub secret_looking: Vec<String>,
-    /// What is asked for, where it is not a move.
-    #[serde(default)]
-    pub asks: Option<AskedFor>,
-    /// The files, where files would come: each of them, or whole folders where they are many.
-    #[serde(default)]
-    pub files: Vec<ShownPath>,
-    /// The sender's words, where files would come.
-    #[serde(default)]
-    pub note: String,
-}
-
 /// One screen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -727,6 +693,11 @@ pub enum Answer {
     Approvals {
         /// The questions.
         approvals: Vec<ApprovalSummary>,
+    },
+    /// The devices at which a person may answer for this one.
+    Approvers {
+        /// The devices.
+        devices: Vec<DeviceSummary>,
     },
     /// The operator's rules.
     Policies {

@@ -125,6 +125,10 @@ identity!(
     /// A question that waits for the operator.
     ApprovalId, 8, "approval id"
 );
+identity!(
+    /// One showing of a question to another device, on one connection. Random, answered once.
+    ShowingId, 16, "showing id"
+);
 
 impl DeviceKey {
     /// The device whose first identity key this is.

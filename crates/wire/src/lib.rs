@@ -10,6 +10,7 @@
 //! variant as its position. The numbers are listed in `proto/NUMBERS.md`.
 #![warn(missing_docs)]
 
+pub mod approver;
 pub mod audit;
 pub mod authority;
 pub mod canonical;

@@ -90,3 +90,7 @@ pub const AUDIT_FILE_BYTES: u64 = 4 << 20;
 pub const AUDIT_FILES: u64 = 16;
 /// A checkpoint is signed after so many entries at the latest.
 pub const AUDIT_CHECKPOINT_ENTRIES: u64 = 1_000;
+
+/// Longest question that is shown on another device, in bytes: with what is around it, it fits a frame. A longer one is answered
+/// where it waits.
+pub const POSED_BYTES: usize = 512 << 10;

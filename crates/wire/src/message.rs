@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approver::ApproverMessage;
 use crate::audit::AuditMirror;
 use crate::canonical::{DecodeError, Signed, decode, encode};
 use crate::custody::{Custody, FencingToken, SeizeVote};
@@ -243,6 +244,8 @@ pub enum PeerMessage {
     Terminal(TerminalMessage),
     /// 30: where the records of decisions stand.
     Audit(AuditMirror),
+    /// 31: a question for the person at another device, and the answer from there.
+    Approver(Box<ApproverMessage>),
 }
 
 impl PeerMessage {
@@ -280,6 +283,7 @@ impl PeerMessage {
             Self::Transfer(_) => 28,
             Self::Terminal(_) => 29,
             Self::Audit(_) => 30,
+            Self::Approver(_) => 31,
         }
     }
 
@@ -303,7 +307,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 30 {
+        if header.kind > 31 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

@@ -200,6 +200,13 @@ pub enum Record {
     },
     /// 22: something of files that are sent.
     Transfer(Box<TransferRecord>),
+    /// 23: the operator says whether a device may answer questions of this one.
+    ApproverSet {
+        /// The device.
+        device: DeviceId,
+        /// Whether it may.
+        may: bool,
+    },
 }
 
 impl Record {
@@ -229,6 +236,7 @@ impl Record {
             Self::Letter(_) => 20,
             Self::RuleSet { .. } => 21,
             Self::Transfer(_) => 22,
+            Self::ApproverSet { .. } => 23,
         }
     }
 

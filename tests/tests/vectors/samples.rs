@@ -1,6 +1,7 @@
 //! The values that the vectors are made of.
 
 use cede_seal::device::LocalDevice;
+use cede_wire::approver::ApproverAnswer;
 use cede_wire::audit::AuditCheckpoint;
 use cede_wire::authority::Rule;
 use cede_wire::canonical::{Signable, Signed, encode};
@@ -57,7 +58,7 @@ pub(super) fn all() -> Vec<Vector> {
 }
 
 /// Every domain that a signature names.
-pub(super) fn domains() -> [&'static str; 13] {
+pub(super) fn domains() -> [&'static str; 14] {
     [
         Custody::DOMAIN,
         SeizeVote::DOMAIN,
@@ -72,6 +73,7 @@ pub(super) fn domains() -> [&'static str; 13] {
         TransferKey::DOMAIN,
         TransferReceipt::DOMAIN,
         AuditCheckpoint::DOMAIN,
+        ApproverAnswer::DOMAIN,
     ]
 }
 
@@ -403,6 +405,7 @@ pub(super) fn records() -> Vec<Record> {
             until_unix_ms: Some(1_790_000_060_000),
         },
         transfers::records().remove(0),
+        Record::ApproverSet { device: destination(), may: true },
     ]
 }
 
@@ -463,6 +466,7 @@ pub(super) fn messages() -> Vec<PeerMessage> {
             body: TerminalBody::Open { session: key().id(), wish: Wish::Drive, from: Some(300), size: Some((24, 80)) },
         }),
         decisions::mirrors().remove(0),
+        decisions::approving().remove(0),
     ]
 }
 
@@ -542,7 +546,7 @@ fn refused_numbers() -> Vec<Vector> {
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
         refused("agent of a later version", "A-1", "AgentKind", &[5], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
-        refused("record of a later version", "J-6", "Record", &[23], "the bytes are not a Record"),
+        refused("record of a later version", "J-6", "Record", &[24], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),
     ]
 }
@@ -624,7 +628,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[31, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[32, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -72,7 +72,7 @@ fn files(approval: &ApprovalSummary, paths: Paths) -> Page {
         plain(format!("  {}; no answer in {} s counts as a no", question(approval), approval.expires_in_s)),
     ]);
     let amount = format!("{}, {}", units::count(files, "file", "files"), units::bytes(bytes));
-    page.line([plain(format!("  {amount}; would lie in {}", approval.directory))]);
+    page.line([plain(format!("  {amount}; would lie in {}{}", approval.directory, there(approval)))]);
     if !approval.note.is_empty() {
         page.line([plain("  they say: "), plain(&approval.note)]);
     }
@@ -100,11 +100,16 @@ fn about(approval: &ApprovalSummary) -> String {
         0 => String::new(),
         turns => format!(", {}", units::count(turns, "turn", "turns")),
     };
-    let directory = &approval.directory;
+    let (directory, there) = (&approval.directory, there(approval));
     if approval.kind == GIVE {
-        return format!("{turns}, lies in {directory}");
+        return format!("{turns}, lies in {directory}{there}");
     }
-    format!("{turns}, would lie in {directory}; never more than {}", units::bytes(approval.limit_bytes))
+    format!("{turns}, would lie in {directory}{there}; never more than {}", units::bytes(approval.limit_bytes))
+}
+
+/// On which device, where it is another one.
+fn there(approval: &ApprovalSummary) -> String {
+    approval.at.as_ref().map_or_else(String::new, |at| format!(" at {at}"))
 }
 
 /// What a peer asks for that is no move: its own words, whole, each line in a frame.
@@ -129,8 +134,13 @@ fn wanted(approval: &ApprovalSummary, asks: &AskedFor) -> Page {
     page
 }
 
-/// Who asks for what, in one sentence.
+/// Who asks for what, in one sentence, and where that is asked if it is another device.
 pub(crate) fn question(approval: &ApprovalSummary) -> String {
+    let at = approval.at.as_ref().map_or_else(String::new, |at| format!(" (asked at {at})"));
+    format!("{}{at}", wanting(approval))
+}
+
+fn wanting(approval: &ApprovalSummary) -> String {
     if let Some(asks) = approval.asks.as_ref().filter(|_| approval.kind != FILE) {
         return format!("{} {}", approval.device, wish(asks.capability));
     }
@@ -182,6 +192,14 @@ mod tests {
     fn question_shows_what_would_come() {
         let text = page(&[samples::approval()], Paths::Few { command: "cede approvals --all" }).render(false);
         insta::assert_snapshot!(text);
+    }
+
+    /// Shows: U-15
+    #[test]
+    fn question_of_another_device_says_where_it_is_asked() {
+        let approval =
+            ApprovalSummary { at: Some("desk\u{1b}top".into()), executables: Vec::new(), ..samples::approval() };
+        insta::assert_snapshot!(page(&[approval], Paths::All).render(false));
     }
 
     #[test]

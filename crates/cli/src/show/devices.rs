@@ -13,6 +13,14 @@ pub(crate) fn page(devices: &[DeviceSummary]) -> Page {
     page
 }
 
+/// The devices at which a person may answer for this one.
+pub(crate) fn approvers(devices: &[DeviceSummary]) -> Page {
+    if devices.is_empty() {
+        return Page::of("what waits here is answered here alone: cede approvers add <device>");
+    }
+    page(devices)
+}
+
 /// One peer as `status` shows it: id, name, link, address, and what it is answered that wants to move a session.
 pub(crate) fn peer(device: &DeviceSummary) -> Vec<Span> {
     let mut row = row(device);

@@ -98,6 +98,7 @@ pub(crate) fn approval() -> ApprovalSummary {
         asks: None,
         files: Vec::new(),
         note: String::new(),
+        at: None,
     }
 }
 

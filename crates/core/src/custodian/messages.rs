@@ -63,6 +63,7 @@ impl Custodian {
             | PeerMessage::LetterReceipts(_)
             | PeerMessage::ReceiptsHeld(_)
             | PeerMessage::Audit(_)
+            | PeerMessage::Approver(_)
             | PeerMessage::Transfer(_)
             | PeerMessage::Terminal(_) => {}
         }

@@ -153,6 +153,7 @@ impl Custodian {
             | Record::PeerDropped { .. }
             | Record::PolicySet { .. }
             | Record::RuleSet { .. }
+            | Record::ApproverSet { .. }
             | Record::AddressSeen { .. }
             | Record::Letter(_) => {}
         }

@@ -57,6 +57,7 @@ impl Ledger {
                 | Record::PeerDropped { .. }
                 | Record::PolicySet { .. }
                 | Record::RuleSet { .. }
+                | Record::ApproverSet { .. }
                 | Record::AddressSeen { .. }
                 | Record::Voted { .. }
                 | Record::Contested(_)

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use cede_core::audit::{AuditFault, verify_against};
+use cede_seal::verify::verify;
 use cede_store::audit::{AuditFiles, AuditLog, AuditMark};
-use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome, KeyboardChange};
+use cede_wire::approver::ApproverAnswer;
+use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome, DecidedBy, KeyboardChange};
 use cede_wire::control::decisions::{AnchorLine, LogLine, LogVerdict};
 use cede_wire::control::{Answer, Failure, exit};
 use cede_wire::id::DeviceId;
@@ -59,7 +61,8 @@ fn read(
     let files = AuditLog::read(&context.home, mark).map_err(io)?;
     let verdict = peers.map(|peers| Box::new(look(&files, context.local.device(), peers, names)));
     let entries: Vec<AuditEntry> = files.entries().collect();
-    let lines = entries.iter().skip(entries.len().saturating_sub(tail)).map(|entry| line(entry, names)).collect();
+    let me = context.local.device();
+    let lines = entries.iter().skip(entries.len().saturating_sub(tail)).map(|entry| line(entry, me, names)).collect();
     Ok(Answer::Log { lines, earlier: entries.len().saturating_sub(tail) as u64, verdict })
 }
 
@@ -110,21 +113,9 @@ fn in_words(fault: &AuditFault, name: &impl Fn(&DeviceId) -> String) -> String {
     }
 }
 
-fn line(entry: &AuditEntry, names: &BTreeMap<DeviceId, String>) -> LogLine {
+fn line(entry: &AuditEntry, me: DeviceId, names: &BTreeMap<DeviceId, String>) -> LogLine {
     let name = |device: &DeviceId| names.get(device).cloned().unwrap_or_else(|| device.short());
-    let mut line = LogLine {
-        number: entry.number,
-        at_unix_ms: entry.at_unix_ms,
-        kind: String::new(),
-        device: None,
-        who: None,
-        capability: None,
-        allowed: None,
-        by: None,
-        about: None,
-        shown: None,
-        text: String::new(),
-    };
+    let mut line = empty(entry);
     let (kind, who, text) = match &entry.event {
         AuditEvent::Begun { device } => ("begun", Some(device), "the daemon began".to_owned()),
         AuditEvent::Asked { who, capability, of, shown, held } => {
@@ -136,8 +127,9 @@ fn line(entry: &AuditEntry, names: &BTreeMap<DeviceId, String>) -> LogLine {
             (line.capability, line.about, line.shown) = (Some(*capability), about(of), *shown);
             (line.allowed, line.by) = (Some(*allowed), Some(*by));
             let word = if *allowed { "allowed" } else { "refused" };
+            let by_whom = decider(*by, &name);
             let times = if *times > 1 { format!(", {times} times") } else { String::new() };
-            ("decided", Some(who), format!("{} {word} to {} by {}{times}", capability.name(), name(who), by.word()))
+            ("decided", Some(who), format!("{} {word} to {} by {by_whom}{times}", capability.name(), name(who)))
         }
         AuditEvent::Outcome { who, capability, of, outcome } => {
             (line.capability, line.about) = (Some(*capability), about(of));
@@ -167,10 +159,59 @@ fn line(entry: &AuditEntry, names: &BTreeMap<DeviceId, String>) -> LogLine {
             let text = format!("{} keeps a checkpoint of entry {signed}, which is not here", name(by));
             ("missed", Some(by), text)
         }
+        AuditEvent::Answered { who, of, answer } => {
+            line.about = about(of);
+            // A signature that does not hold says nothing.
+            let answer = verify(answer).ok();
+            (line.allowed, line.shown) = (answer.as_ref().map(|a| a.yes), answer.as_ref().map(|a| a.shown));
+            let unsigned = || "an answer that nobody signed".to_owned();
+            let text = answer.map_or_else(unsigned, |answer| answer_text(&answer, me, &name));
+            ("answered", Some(who), text)
+        }
     };
     (line.kind, line.who, line.text) = (kind.to_owned(), who.copied(), text);
     line.device = who.map(name);
     line
+}
+
+fn empty(entry: &AuditEntry) -> LogLine {
+    LogLine {
+        number: entry.number,
+        at_unix_ms: entry.at_unix_ms,
+        kind: String::new(),
+        device: None,
+        who: None,
+        capability: None,
+        allowed: None,
+        by: None,
+        about: None,
+        shown: None,
+        text: String::new(),
+    }
+}
+
+fn decider(by: DecidedBy, name: &impl Fn(&DeviceId) -> String) -> String {
+    match by {
+        DecidedBy::Approver(device) => format!("the person at {}", name(&device)),
+        DecidedBy::Grant
+        | DecidedBy::Rule
+        | DecidedBy::Operator
+        | DecidedBy::Time
+        | DecidedBy::Fault
+        | DecidedBy::Pace
+        | DecidedBy::Size
+        | DecidedBy::Withdrawn
+        | DecidedBy::Closed => by.word().to_owned(),
+    }
+}
+
+/// The same entry stands in the record of the device that asks and in that of the one where the person sits.
+fn answer_text(answer: &ApproverAnswer, me: DeviceId, name: &impl Fn(&DeviceId) -> String) -> String {
+    let word = if answer.yes { "yes" } else { "no" };
+    if answer.by == me {
+        return format!("{word} was answered here to {}", name(&answer.at));
+    }
+    format!("{} answered {word}", name(&answer.by))
 }
 
 fn about(of: &AuditOf) -> Option<String> {
@@ -196,6 +237,8 @@ const fn act_word(act: AuditAct) -> &'static str {
         AuditAct::Removed => "removed",
         AuditAct::Seized => "took over without its owner",
         AuditAct::Confirmed => "confirmed the records",
+        AuditAct::ApproverNamed => "named an approver:",
+        AuditAct::ApproverEnded => "ended an approver:",
     }
 }
 

@@ -1,0 +1,175 @@
+//! A question that is shown on another device of the same person, and the signed answer from there. Source: SPEC U-14 to U-16.
+
+use serde::{Deserialize, Serialize};
+
+use crate::audit::AuditOf;
+use crate::authority::Shown;
+use crate::canonical::{DecodeError, Signable, Signed, decode, encode};
+use crate::handoff::InventoryItem;
+use crate::id::{ApprovalId, DeviceId, Hash, ShowingId};
+use crate::limits::POSED_BYTES;
+use crate::session::AgentKind;
+use crate::transfer::ShownPath;
+
+/// What is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// 0: a session would come to the device that asks.
+    Receive,
+    /// 1: a session would leave it.
+    Give,
+    /// 2: a capability.
+    Capability {
+        /// Everything that the authority of the connection shows.
+        shown: Box<Shown>,
+        /// Kept for later by a rule.
+        held: bool,
+    },
+}
+
+impl Wanted {
+    /// The word in lists and JSON.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Receive => "receive",
+            Self::Give => "give",
+            Self::Capability { shown, .. } => shown.capability.name(),
+        }
+    }
+}
+
+/// A question with everything that a person is shown of it, wherever the person sits. Texts are the peer's own, as they came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Posed {
+    /// The device that asks its person.
+    pub at: DeviceId,
+    /// The question there.
+    pub question: ApprovalId,
+    /// Who wants it.
+    pub who: DeviceId,
+    /// Which request it is in the record of the device that asks.
+    pub of: AuditOf,
+    /// What that record says that is shown.
+    pub about: Hash,
+    /// What is wanted.
+    pub wants: Wanted,
+    /// The session's title; of a capability, what the peer says that it wants.
+    pub title: String,
+    /// The agent, where it is about a session that moves.
+    pub agent: Option<AgentKind>,
+    /// Where it lies or would lie, on the device that asks.
+    pub directory: String,
+    /// Number of user turns.
+    pub turns: u64,
+    /// What travels, what is rebuilt, what stays, what never travels.
+    pub inventory: Vec<InventoryItem>,
+    /// Executable files.
+    pub executables: Vec<String>,
+    /// Files and directories whose names begin with a dot.
+    pub dotfiles: Vec<String>,
+    /// Files that tools run unasked.
+    pub configuration_as_code: Vec<String>,
+    /// Most bytes that are taken; 0 where a session would leave.
+    pub limit_bytes: u64,
+    /// Files that look like secrets and would leave.
+    pub secret_looking: Vec<String>,
+    /// The files, where files would come.
+    pub files: Vec<ShownPath>,
+    /// The sender's words, where files would come.
+    pub note: String,
+}
+
+impl Posed {
+    /// Separates these hashes from all others. Source: `proto/NUMBERS.md`.
+    pub const DOMAIN: &'static str = "cede/1 posed-question";
+
+    /// The canonical bytes: what travels, what is rendered, what an answer covers.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads the bytes of a question.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; what cannot be read is not shown, and cannot be answered.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > POSED_BYTES {
+            return Err(DecodeError::TooLong("Posed"));
+        }
+        decode(bytes)
+    }
+
+    /// The hash that an answer names.
+    pub fn hash(&self) -> Hash {
+        Self::hash_of(&self.to_bytes())
+    }
+
+    /// The same, of bytes.
+    pub fn hash_of(bytes: &[u8]) -> Hash {
+        Hash::new(blake3::derive_key(Self::DOMAIN, bytes))
+    }
+}
+
+/// The answer of a person at another device, to exactly one showing of exactly one question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApproverAnswer {
+    /// The device where the person sits, which signs.
+    pub by: DeviceId,
+    /// The device that asks.
+    pub at: DeviceId,
+    /// The question there.
+    pub question: ApprovalId,
+    /// The showing: random, for one connection, used once.
+    pub showing: ShowingId,
+    /// Hash of what was shown.
+    pub shown: Hash,
+    /// Only true is a yes.
+    pub yes: bool,
+}
+
+impl Signable for ApproverAnswer {
+    const DOMAIN: &'static str = "cede/1 approver-answer";
+
+    fn signer(&self) -> DeviceId {
+        self.by
+    }
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnswerTaken {
+    /// 0: it decided.
+    Taken,
+    /// 1: the question was decided or over before it came.
+    Late,
+    /// 2: it is no answer to what is asked there now, or not of a device that may answer.
+    Refused,
+}
+
+/// What a device and its approvers say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ApproverMessage {
+    /// 0: put this before your person.
+    Ask {
+        /// The showing.
+        showing: ShowingId,
+        /// How long there is for an answer.
+        expires_in_ms: u64,
+        /// A [`Posed`], at most [`POSED_BYTES`].
+        posed: Vec<u8>,
+    },
+    /// 1: the person's answer.
+    Answer(Signed<ApproverAnswer>),
+    /// 2: what became of it.
+    Heard {
+        /// The showing.
+        showing: ShowingId,
+        /// What.
+        outcome: AnswerTaken,
+    },
+    /// 3: nobody needs an answer to this showing any more.
+    Over {
+        /// The showing.
+        showing: ShowingId,
+    },
+}

@@ -1,0 +1,162 @@
+//! One person, several devices: what one device asks is answered at another one that its operator named.
+
+use cede_wire::audit::DecidedBy;
+use cede_wire::control::DeviceSummary;
+use cede_wire::control::decisions::LogLine;
+
+use super::*;
+
+/// The laptop asks, the server wants, the phone may answer.
+struct Three {
+    devices: Devices,
+    phone: Device,
+}
+
+impl Three {
+    fn new() -> Self {
+        let devices = Devices::paired(CEDE);
+        let mut phone = Device::new(devices.root.path(), Path::new(CEDE), "phone");
+        phone.start();
+        pair(&devices.a, &phone);
+        let sees =
+            |device: &Device, name: &str| device.status().peers.iter().any(|peer| peer.name == name && peer.connected);
+        wait_until("the phone is linked", || sees(&devices.a, "phone") && sees(&phone, "laptop"));
+        Self { devices, phone }
+    }
+
+    fn name(&self) {
+        set(&self.devices.a, "phone", true).unwrap();
+    }
+}
+
+fn set(device: &Device, approver: &str, may: bool) -> Result<Answer, Failure> {
+    device.ask(Command::SetApprover { device: approver.to_owned(), may })
+}
+
+fn listed(device: &Device) -> Vec<DeviceSummary> {
+    match device.ask(Command::Approvers).unwrap() {
+        Answer::Approvers { devices } => devices,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn log(device: &Device) -> Vec<LogLine> {
+    match device.ask(Command::Log { tail: None, verify: false }).unwrap() {
+        Answer::Log { lines, .. } => lines,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(device: &Device, question: &ApprovalSummary, yes: bool) -> Result<Answer, Failure> {
+    device.ask(Command::Decide { approval: question.id.to_string(), yes })
+}
+
+/// Shows: U-14, U-15
+#[test]
+fn person_at_a_named_device_answers_what_waits_here_and_both_record_it() {
+    let three = Three::new();
+    let (laptop, server, phone) = (&three.devices.a, &three.devices.b, &three.phone);
+    let (_, id) = adopted(server);
+    assert!(listed(laptop).is_empty(), "nobody is named by itself");
+    three.name();
+    assert_eq!(listed(laptop)[0].name, "phone");
+    let moving = server.open(Command::To(request("laptop", id))).unwrap();
+    let there = question(phone);
+    let here = question(laptop);
+    assert_eq!((there.at.as_deref(), here.at.as_deref()), (Some("laptop"), None));
+    let same = ApprovalSummary { id: here.id, at: None, expires_in_s: here.expires_in_s, ..there.clone() };
+    assert_eq!(same, here, "the same is shown");
+    let shown = phone.typed(&["approvals"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    println!("{shown}");
+    assert!(shown.contains("asked at laptop"), "{shown}");
+    let digits = &there.id.to_string()[..8];
+    let typed = phone.typed(&["allow", digits]);
+    let said = String::from_utf8_lossy(&typed.stdout).into_owned();
+    println!("{said}");
+    assert!(typed.status.success() && said.contains("allowed; laptop took the answer"), "{typed:?}");
+    assert!(matches!(moving.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert_eq!(state(laptop, id), "in charge here");
+    let decided = log(laptop).into_iter().find(|line| line.kind == "decided").unwrap();
+    let phone_id = phone.status().device.id;
+    assert_eq!((decided.allowed, decided.by), (Some(true), Some(DecidedBy::Approver(phone_id))));
+    for (device, text) in [(laptop, "phone answered yes"), (phone, "yes was answered here to laptop")] {
+        let line = log(device).into_iter().find(|line| line.kind == "answered").unwrap();
+        assert!(line.text.contains(text), "{}", line.text);
+    }
+    assert!(
+        log(laptop).iter().any(|line| line.text.contains("named an approver: phone")),
+        "who may answer is in the record"
+    );
+    assert!(phone.status().approvals.is_empty() && laptop.status().approvals.is_empty());
+}
+
+/// Shows: U-14
+#[test]
+fn device_that_is_not_named_is_shown_nothing_and_none_answers_about_itself() {
+    let three = Three::new();
+    let (laptop, server, phone) = (&three.devices.a, &three.devices.b, &three.phone);
+    let (_, id) = adopted(server);
+    let moving = server.open(Command::To(request("laptop", id))).unwrap();
+    let waits = question(laptop);
+    set(laptop, "server", true).unwrap();
+    let failed = refused(answer(server, &waits, true));
+    assert_eq!((failed.exit, failed.why.as_str()), (exit::FAILED, "no such question waits"));
+    assert!(phone.status().approvals.is_empty() && server.status().approvals.is_empty());
+    // It was named while the question waited; it is shown it, and no more once that is taken back.
+    three.name();
+    question(phone);
+    set(laptop, "phone", false).unwrap();
+    wait_until("it is shown no more", || phone.status().approvals.is_empty());
+    assert_eq!(laptop.status().approvals.len(), 1);
+    let failed = refused(set(laptop, "ph", true));
+    assert_eq!(failed.cure, "cede approvers add phone");
+    laptop.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
+    assert!(listed(laptop).is_empty(), "a removed device answers nothing");
+    refused(moving.end(&mut |_| {}).unwrap());
+}
+
+/// Shows: U-15
+#[test]
+fn first_answer_counts_and_a_later_one_hears_that_it_came_late() {
+    let three = Three::new();
+    let (laptop, server, phone) = (&three.devices.a, &three.devices.b, &three.phone);
+    let (_, id) = adopted(server);
+    three.name();
+    let moving = server.open(Command::To(request("laptop", id))).unwrap();
+    let (here, there) = (question(laptop), question(phone));
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| answer(laptop, &here, false));
+        let second = scope.spawn(|| answer(phone, &there, false));
+        (first.join().unwrap(), second.join().unwrap())
+    });
+    println!("{first:?}\n{second:?}");
+    let decided: Vec<LogLine> = log(laptop).into_iter().filter(|line| line.kind == "decided").collect();
+    assert_eq!(decided.len(), 1, "{decided:?}");
+    let at_phone = matches!(decided[0].by, Some(DecidedBy::Approver(_)));
+    assert_eq!((first.is_ok(), second.is_ok()), (!at_phone, at_phone));
+    let failed = refused(moving.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.refusal, Some(Refusal::Declined));
+}
+
+/// Shows: U-15
+#[test]
+fn device_that_was_away_is_shown_the_question_when_it_is_back_and_not_what_is_over() {
+    let mut three = Three::new();
+    three.name();
+    three.phone.kill();
+    let (_, id) = adopted(&three.devices.b);
+    let moving = three.devices.b.open(Command::To(request("laptop", id))).unwrap();
+    let here = question(&three.devices.a);
+    three.devices.a.kill();
+    three.devices.a.start();
+    assert_eq!(listed(&three.devices.a)[0].name, "phone", "who was named outlives a crash");
+    three.phone.start();
+    let again = question(&three.devices.a);
+    assert_ne!(again.id, here.id);
+    let there = question(&three.phone);
+    answer(&three.devices.a, &again, false).unwrap();
+    wait_until("it is shown no more", || three.phone.status().approvals.is_empty());
+    refused(answer(&three.phone, &there, true));
+    moving.end(&mut |_| {});
+}
