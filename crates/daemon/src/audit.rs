@@ -46,7 +46,10 @@ impl Audit {
         let mut log = AuditLog::open(home, unix_ms())?;
         log.append(&[AuditEvent::Begun { device }], unix_ms())?;
         let (pending, counted, since) = (Vec::new(), BTreeMap::new(), Some(Instant::now()));
-        Ok(Self { log: Some(log), pending, counted, unsealed: 1, since, broken: false })
+        // A device with a new key signs what there is at once.
+        let other_key = log.newest().is_some_and(|point| point.key().device() != device);
+        let unsealed = if other_key { AUDIT_CHECKPOINT_ENTRIES } else { 1 };
+        Ok(Self { log: Some(log), pending, counted, unsealed, since, broken: false })
     }
 
     /// Notes something. A log that is lost for good, or full for long, does not become a full memory.

@@ -99,7 +99,9 @@ impl Actor {
     }
 
     fn show_checkpoint(&mut self, device: DeviceId) {
-        let Some(point) = self.audit.newest().cloned() else { return };
+        // What another key signed, as before the mesh was left, is not this device's to show.
+        let own = |point: &&Signed<AuditCheckpoint>| point.key().device() == self.context.local.device();
+        let Some(point) = self.audit.newest().filter(own).cloned() else { return };
         self.mirrors.serial += 1;
         let serial = self.mirrors.serial;
         self.send(device, PeerMessage::Audit(AuditMirror::Newest { serial, point }));

@@ -137,6 +137,13 @@ fn removed_device_leaves_and_comes_back_with_its_sessions() {
     assert_eq!((state(&devices.a, here).as_str(), evidence(&tree)), ("in charge here", before));
     devices.a.to("server", away).unwrap();
     assert_eq!(state(&devices.b, away), "in charge here");
+    // Its record goes on under the new key, and the laptop keeps where it stands.
+    let Ok(Answer::Log { verdict, .. }) = devices.b.ask(Command::Log { tail: Some(1), verify: true }) else {
+        panic!("no record")
+    };
+    let verdict = verdict.unwrap();
+    assert!(verdict.holds && verdict.anchors.len() == 1, "{verdict:?}");
+    assert_eq!(devices.a.status().evidence, Vec::<String>::new());
 }
 
 /// Shows: P-7
