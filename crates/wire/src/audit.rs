@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::approver::ApproverAnswer;
 use crate::authority::Rule;
 use crate::canonical::{DecodeError, Signable, Signed, decode, encode};
-use crate::id::{ConnectionId, DeviceId, HandoffId, Hash, SessionId};
+use crate::id::{ConnectionId, DeviceId, HandoffId, Hash, SessionId, TransferId};
 use crate::limits::AUDIT_ENTRY_BYTES;
 use crate::member::Capability;
 
@@ -67,6 +67,8 @@ pub enum AuditOf {
     Take(SessionId, u64),
     /// 3: equal requests of a kind that are counted and not listed.
     Many,
+    /// 4: files that would come here.
+    Transfer(TransferId),
 }
 
 /// What came of a request that was allowed.

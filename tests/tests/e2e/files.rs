@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use cede_tests::devices::Answers;
+use cede_wire::audit::DecidedBy;
+use cede_wire::control::decisions::LogLine;
 use cede_wire::control::{SendRequest, TransferState, TransferSummary};
 
 use super::*;
@@ -143,6 +145,15 @@ fn name_that_is_taken_is_never_overwritten() {
     std::fs::write(folder.join("notes.txt"), "mine").unwrap();
     sent(send(&devices, &path));
     assert_eq!(std::fs::read(folder.join("notes.txt")).unwrap(), b"mine");
+    // The standing yes asks nobody, and is in the record for each arrival.
+    let Ok(Answer::Log { lines, .. }) = devices.b.ask(Command::Log { tail: None, verify: false }) else {
+        panic!("no record")
+    };
+    let files =
+        |line: &&LogLine| line.kind == "decided" && line.about.as_ref().is_some_and(|of| of.starts_with("files"));
+    let noted: Vec<&LogLine> = lines.iter().filter(files).collect();
+    assert_eq!(noted.len(), transfers(&devices.b).len(), "{noted:?}");
+    assert!(noted.iter().all(|line| line.by == Some(DecidedBy::Rule) && line.shown.is_some()));
 }
 
 /// Shows: F-5

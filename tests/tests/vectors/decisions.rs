@@ -7,7 +7,7 @@ use cede_wire::audit::{
 };
 use cede_wire::authority::{Locality, Reach, Rule, Shown, Subject};
 use cede_wire::canonical::Signed;
-use cede_wire::id::{ApprovalId, ConnectionId, DeviceId, Hash, ShowingId};
+use cede_wire::id::{ApprovalId, ConnectionId, DeviceId, Hash, ShowingId, TransferId};
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::transfer::ShownPath;
@@ -155,6 +155,16 @@ pub(super) fn all() -> Vec<Vector> {
         times: 1,
     };
     all.push(named("audit event approved elsewhere", "U-15", "AuditEvent", &approved));
+    let unattended = AuditEvent::Decided {
+        who: asker(),
+        capability: Capability::File,
+        of: AuditOf::Transfer(TransferId::new([0x66; 16])),
+        allowed: true,
+        by: DecidedBy::Rule,
+        shown: Some(Hash::of(b"offer")),
+        times: 1,
+    };
+    all.push(named("audit event of files", "U-10", "AuditEvent", &unattended));
     for act in [AuditAct::ApproverNamed, AuditAct::ApproverEnded] {
         let acted = AuditEvent::Acted { act, device: Some(destination()), session: None };
         all.push(named(&format!("audit event {act:?}"), "U-14", "AuditEvent", &acted));

@@ -220,6 +220,7 @@ fn about(of: &AuditOf) -> Option<String> {
         AuditOf::Handoff(handoff) => Some(format!("handoff {handoff}")),
         AuditOf::Take(session, _) => Some(format!("session {session}")),
         AuditOf::Many => None,
+        AuditOf::Transfer(transfer) => Some(format!("files {transfer}")),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cede_core::authority::{CapabilityDecision, CapabilityRefusal, DecidedBy};
 use cede_core::transfers::ComingPhase;
 use cede_seal::verify::Verified;
+use cede_wire::audit::{AuditEvent, AuditOf};
 use cede_wire::authority::{Subject, SubjectTooLong};
 use cede_wire::control::ApprovalSummary;
 use cede_wire::handoff::{Disposition, InventoryItem};
@@ -54,7 +55,7 @@ impl Actor {
         let Some(offer) = self.asked_for_files(transfer) else { return };
         let from = offer.source;
         if self.rule(from, Capability::File).is_none() && self.unattended(from) == PeerPolicy::Yes {
-            return self.approve_files(offer, plan);
+            return self.approve_unattended(offer, plan);
         }
         let Ok(subject) = subject(&offer) else {
             return self.refuse_files(transfer, Refusal::TooLarge, "its words are longer than a person can be shown");
@@ -72,6 +73,27 @@ impl Actor {
         if let Some(considered) = self.files.considered.get_mut(&transfer) {
             considered.question = Some(question);
         }
+    }
+
+    /// The standing yes without an end, which no authority knows: it is in the record before anything comes of it.
+    fn approve_unattended(&mut self, offer: Verified<TransferOffer>, plan: TransferPlan) {
+        let (who, transfer, shown) = (offer.source, offer.transfer, Some(offer.signed().hash()));
+        let (capability, of) = (Capability::File, AuditOf::Transfer(transfer));
+        self.audit.note(AuditEvent::Decided {
+            who,
+            capability,
+            of,
+            allowed: true,
+            by: DecidedBy::Rule,
+            shown,
+            times: 1,
+        });
+        self.once_durable(move |actor| {
+            if actor.audit.is_broken() {
+                return actor.refuse_files(transfer, Refusal::Declined, "decisions cannot be recorded there");
+            }
+            actor.approve_files(offer, plan);
+        });
     }
 
     /// The answer. It covers the offer that the machine holds, or it is none.
