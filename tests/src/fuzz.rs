@@ -61,9 +61,10 @@ const SEQUENCES: &[&str] = &[
 const NONE: &[&str] = &[];
 
 /// Every reader of the product.
-pub const TARGETS: [Target; 29] = [
+pub const TARGETS: [Target; 30] = [
     Target { name: "frame", run: peers::frame, tokens: NONE },
     Target { name: "peer-message", run: peers::peer_message, tokens: PATHS },
+    Target { name: "posed-question", run: peers::posed, tokens: PATHS },
     Target { name: "pair-message", run: peers::pair_message, tokens: NONE },
     Target { name: "record", run: peers::record, tokens: NONE },
     Target { name: "custody", run: peers::custody, tokens: NONE },

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use cede_mesh::membership::MembershipLog;
+use cede_wire::approver::Posed;
 use cede_wire::canonical::{Signed, decode, encode};
 use cede_wire::catalog::Catalog;
 use cede_wire::custody::Custody;
@@ -66,6 +67,13 @@ pub(super) fn peer_message(bytes: &[u8]) {
         assert_eq!(one_encoding::<PeerMessage>(body).as_ref(), Some(&message));
         assert_eq!(message.to_frame().unwrap(), [&header.to_bytes()[..], body].concat());
     });
+}
+
+pub(super) fn posed(bytes: &[u8]) {
+    let Ok(posed) = Posed::from_bytes(bytes) else { return };
+    assert_eq!(posed.to_bytes(), bytes, "one question, one encoding");
+    assert_eq!(posed.hash(), Posed::hash_of(bytes));
+    assert!(!posed.wants.word().is_empty());
 }
 
 pub(super) fn pair_message(bytes: &[u8]) {

@@ -156,6 +156,7 @@ pub fn unhex(text: &str) -> Vec<u8> {
 pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "frame" | "peer-message" => wire("frame"),
+        "posed-question" => wire("Posed"),
         "pair-message" => pairing(),
         // A record of letters is its number and the rest.
         "record" => [wire("Record"), numbered(20, wire("LetterRecord"))].concat(),
