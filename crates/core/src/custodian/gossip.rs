@@ -88,6 +88,15 @@ impl Custodian {
         }
     }
 
+    /// A move is over: devices that had the session once, and took no part in this move, hear where it is. One of them could
+    /// otherwise neither say so nor seize it from the device that has it now. Source: SPEC H-32.
+    pub(super) fn tell_earlier_owners(&mut self, session: SessionId, other: DeviceId) {
+        let Some(chain) = self.chain(session) else { return };
+        let earlier: Vec<DeviceId> =
+            self.links.iter().copied().filter(|device| *device != other && chain.owned_by(*device)).collect();
+        earlier.into_iter().for_each(|device| self.send_custody(device, session));
+    }
+
     /// A chain came: from whom does not matter, it proves itself.
     pub(super) fn handle_custody(&mut self, from: DeviceId, links: &[Signed<Custody>]) {
         let Some(session) = links.first().and_then(|link| cede_seal::verify::verify(link).ok()).map(|l| l.session())

@@ -270,6 +270,7 @@ impl Custodian {
         self.persist(vec![Record::Installed { session, handoff }]);
         if let (Some(source), Some(word)) = (source, self.activated(session)) {
             self.send(source, PeerMessage::Activated(word));
+            self.tell_earlier_owners(session, source);
         }
     }
 

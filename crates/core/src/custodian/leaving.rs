@@ -297,6 +297,7 @@ impl Custodian {
             state.role = Role::Bystander;
             self.persist(vec![Record::Retired { session, handoff }]);
             self.tell(Event::Retired { session, handoff });
+            self.tell_earlier_owners(session, from);
         }
     }
 

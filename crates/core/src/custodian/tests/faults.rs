@@ -241,13 +241,31 @@ fn lost_activated_is_answered_after_the_session_went_on() {
     let mut net = Net::three();
     net.lose = Box::new(|message| matches!(message, PeerMessage::Activated(_)));
     net.give(A, B);
-    net.lose = Box::new(|_| false);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Custody(_)));
     net.give(B, C);
+    net.lose = Box::new(|_| false);
     net.pass(limits::RELEASE_LONGEST);
     assert_eq!(net.told(A, |event| matches!(event, Event::Retired { .. })), 1, "A repeats its release for ever");
     net.crash(A);
     assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(B))), "A forgot that it is retired");
     net.only_owner(C, &[1, 2]);
+}
+
+/// Shows: H-32
+#[test]
+fn earlier_owner_hears_where_the_session_went_without_a_new_link() {
+    for unlinked in [None, Some(B), Some(C)] {
+        let mut net = Net::three();
+        net.give(A, B);
+        if let Some(other) = unlinked {
+            let (a, other_id) = (net.id(A), net.id(other));
+            net.nodes[A].custodian.link_down(other_id);
+            net.nodes[other].custodian.link_down(a);
+        }
+        net.give(B, C);
+        net.only_owner(C, &[1, 2]);
+        assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(C))), "without a link to {unlinked:?}");
+    }
 }
 
 /// Shows: H-18
