@@ -118,8 +118,10 @@ pub(crate) fn is_marked(staging: &Path) -> io::Result<bool> {
     is_there(&staging.join(MARK))
 }
 
+/// In one step: whatever is left of it when it is interrupted is a stage, or empty.
 pub(crate) fn mark(staging: &Path) -> io::Result<()> {
-    replace(&staging.join(MARK), b"")
+    File::create(staging.join(MARK))?.sync_all()?;
+    sync_directory(staging)
 }
 
 /// True once an activation went to its end.
