@@ -4,10 +4,11 @@ mod secret;
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cede_wire::id::Incarnation;
 use rustix::fs::OFlags;
@@ -15,7 +16,7 @@ use rustix::fs::OFlags;
 pub use secret::{Secret, SecretError};
 
 use crate::disk::{self, DiskFault, NEW, while_doing};
-use crate::limits::{BULK_FREE_BYTES, NOTE_BYTES};
+use crate::limits::{BULK_FREE_BYTES, HELD_BY_THE_DEAD, NOTE_BYTES};
 
 /// The schema that this version writes. A higher one is refused, a lower one is converted.
 pub const SCHEMA: u32 = 1;
@@ -237,10 +238,19 @@ fn take_lock(dir: &Path) -> Result<File, OpenError> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let mut file = options.open(dir.join(LOCK)).map_err(while_doing("open the lock file")).map_err(fault)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OpenError::Held { path: dir.to_owned(), pid: read_pid(file) }),
-        Err(TryLockError::Error(error)) => return Err(fault(while_doing("lock the directory")(error))),
+    let until = Instant::now() + HELD_BY_THE_DEAD;
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) => {
+                let pid = read_pid(&file);
+                if runs(pid) || Instant::now() >= until {
+                    return Err(OpenError::Held { path: dir.to_owned(), pid });
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::Error(error)) => return Err(fault(while_doing("lock the directory")(error))),
+        }
     }
     // The process id is for people; a full disk does not keep an existing home closed.
     if let Err(error) = write_pid(&mut file) {
@@ -251,11 +261,20 @@ fn take_lock(dir: &Path) -> Result<File, OpenError> {
 
 fn write_pid(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
+    file.rewind()?;
     file.write_all(format!("{}\n", std::process::id()).as_bytes())
 }
 
-fn read_pid(file: File) -> Option<u32> {
+/// Whether the daemon that wrote its number down is there. A lock may outlive it for a moment: a program that it was about to
+/// start holds it until it is started.
+fn runs(pid: Option<u32>) -> bool {
+    let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
+    pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+fn read_pid(mut file: &File) -> Option<u32> {
     let mut text = String::new();
+    file.rewind().ok()?;
     file.take(NOTE_BYTES as u64).read_to_string(&mut text).ok()?;
     text.trim_end().parse().ok()
 }

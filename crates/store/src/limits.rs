@@ -49,6 +49,10 @@ pub const STAGES: usize = 1_024;
 pub const OBJECT_BYTES: u64 = cede_wire::limits::CATALOG_BYTES;
 /// Most objects of one home; each session has one or two.
 pub const OBJECTS: usize = 65_536;
+/// How long a lock is waited for whose daemon is dead.
+pub const HELD_BY_THE_DEAD: Duration = Duration::from_secs(2);
+/// From so many objects on one flush of the whole file system costs less than one for each: about 1 ms and 10 ms here.
+pub const OBJECTS_FLUSHED_TOGETHER: usize = 16;
 
 /// Below this much free space no new bulk is accepted, so that records still fit.
 pub const BULK_FREE_BYTES: u64 = 2 << 30;

@@ -31,6 +31,27 @@ fn second_daemon_is_refused_and_told_who_holds_it() {
     Home::open(&path).unwrap();
 }
 
+/// A daemon was killed while it started a program, which holds the lock until it runs.
+#[test]
+fn lock_that_outlives_its_daemon_for_a_moment_is_waited_for() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("home");
+    drop(Home::open(&path).unwrap());
+    let mut dead = std::process::Command::new("true").spawn().unwrap();
+    dead.wait().unwrap();
+    let lock = path.join(LOCK);
+    fs::write(&lock, format!("{}\n", dead.id())).unwrap();
+    let held = File::open(&lock).unwrap();
+    held.lock().unwrap();
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(held);
+    });
+    let _home = Home::open(&path).unwrap();
+    release.join().unwrap();
+    assert_eq!(fs::read_to_string(&lock).unwrap(), format!("{}\n", std::process::id()));
+}
+
 #[test]
 fn lock_outlives_the_home_while_a_part_is_in_use() {
     let dir = tempdir().unwrap();
