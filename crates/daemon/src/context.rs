@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) objects: Objects,
     /// The words of letters.
     pub(crate) letters: Objects,
+    pub(crate) tellings: crate::letters::Tellings,
     pub(crate) endpoint: Endpoint,
     pub(crate) adapters: Vec<Box<dyn Adapter>>,
     pub(crate) surroundings: Surroundings,

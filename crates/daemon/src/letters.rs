@@ -27,7 +27,7 @@ use crate::limits;
 mod people;
 mod telling;
 
-pub(crate) use telling::Watches;
+pub(crate) use telling::{Tellings, Watches};
 
 /// Words that are being kept and of which the ledger does not know yet whether a letter needs them: two peers may pass on the
 /// same letter, and what comes to nothing for one must not take the words from the other.
@@ -70,19 +70,37 @@ fn welcome(permission: Permission) -> Welcome {
 }
 
 impl Actor {
-    /// Does what the ledger wants, in its order.
+    /// Does what the ledger wants: first all that is to be durable, with one flush, then the rest in its order. Nothing is
+    /// said too early by that, and many letters that were told together cost what one does.
     pub(crate) async fn drain_letters(&mut self) -> Result<(), LoopError> {
-        while let Some(output) = self.ledger.poll() {
-            match output {
+        loop {
+            let (mut batch, mut rest) = (Vec::new(), Vec::new());
+            while batch.len() < cede_core::limits::LETTER_RECORDS {
+                match self.ledger.poll() {
+                    Some(Output::Persist(records)) => batch.extend(records),
+                    Some(output) => rest.push(output),
+                    None => break,
+                }
+            }
+            if batch.is_empty() && rest.is_empty() {
+                return Ok(());
+            }
+            if self.read_only {
                 // Without a journal nothing is durable, so nothing is said that would claim it.
-                _ if self.read_only => {}
-                Output::Persist(batch) => self.commit(batch).await?,
-                Output::Send(to, message) => self.send(to, *message),
-                Output::Post(to, post) => self.post(to, post),
-                Output::Tell(event) => self.letter_event(event),
+                continue;
+            }
+            if !batch.is_empty() {
+                self.commit(batch).await?;
+            }
+            for output in rest {
+                match output {
+                    Output::Send(to, message) => self.send(to, *message),
+                    Output::Post(to, post) => self.post(to, post),
+                    Output::Tell(event) => self.letter_event(event),
+                    Output::Persist(batch) => self.commit(batch).await?,
+                }
             }
         }
-        Ok(())
     }
 
     /// A life of the outbox begins with the first start, and whenever this device may have forgotten what it told.
@@ -298,13 +316,11 @@ fn keep_words(context: &Context, words: &[Vec<u8>]) -> bool {
     if free < limits::LETTERS_FREE_BYTES {
         return false;
     }
-    words.iter().all(|bytes| match context.letters.put(bytes) {
-        Ok(_) => true,
-        Err(error) => {
-            tracing::warn!(%error, "the words of a message were not kept");
-            false
-        }
-    })
+    context
+        .letters
+        .put_all(words)
+        .inspect_err(|error| tracing::warn!(%error, "the words of messages were not kept"))
+        .is_ok()
 }
 
 /// The frame with its words, or the place of a letter whose words cannot be read. Blocks.

@@ -238,6 +238,7 @@ fn share(
     Ok(Context::new(Shared {
         objects: Objects::open(&home)?,
         letters: open_letters(&home, ledger)?,
+        tellings: crate::letters::Tellings::default(),
         scope: scope(options.discovery, &endpoint),
         received: options.received.clone(),
         receive_limit: options.receive_limit,

@@ -65,6 +65,12 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), DiskFault> {
     dir.sync_all().map_err(while_doing("flush a directory"))
 }
 
+/// Makes everything durable that was written to the file system of a directory.
+pub(crate) fn sync_file_system(path: &Path) -> Result<(), DiskFault> {
+    let dir = File::open(path).map_err(while_doing("open a directory"))?;
+    rustix::fs::syncfs(&dir).map_err(|error| while_doing("flush a file system")(error.into()))
+}
+
 /// Creates a file that only we may read and that did not exist.
 pub(crate) fn create_file(path: &Path) -> Result<File, DiskFault> {
     let mut options = OpenOptions::new();

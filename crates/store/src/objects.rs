@@ -1,7 +1,7 @@
 //! Whole values by their hash: catalogs, mostly. Each is a file, durable before it has its name.
 //! Source: SPEC J-11.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -98,6 +98,53 @@ impl Objects {
         // Another thread may have given it its name and be about to flush the directory.
         disk::sync_dir(&self.dir)?;
         Ok(hash)
+    }
+
+    /// Stores many, with few flushes. All of them are durable when this returns.
+    ///
+    /// # Errors
+    /// [`ObjectError`]; of those that were not there none was kept.
+    pub fn put_all(&self, all: &[Vec<u8>]) -> Result<(), ObjectError> {
+        let wanted: BTreeMap<Hash, &Vec<u8>> = all.iter().map(|bytes| (Hash::of(bytes), bytes)).collect();
+        let missing: Vec<(Hash, &Vec<u8>)> = wanted.into_iter().filter(|(hash, _)| !self.contains(hash)).collect();
+        if missing.iter().any(|(_, bytes)| bytes.len() as u64 > OBJECT_BYTES) {
+            return Err(ObjectError::TooLong);
+        }
+        let count = missing.len() as u64;
+        if self.count.load(Ordering::Relaxed).saturating_add(count) > limits::OBJECTS as u64 {
+            return Err(ObjectError::TooMany);
+        }
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let new = (first..).map(|number| self.dir.join(format!("{number}{NEW}")));
+        let places: Vec<(PathBuf, PathBuf)> = new.zip(missing.iter().map(|(hash, _)| self.file(hash))).collect();
+        let stored = self.store_all(&missing, &places);
+        if stored.is_err() {
+            // What failed first is what is told. An object that is there is a durable one.
+            for (new, file) in &places {
+                let _ = disk::remove_file(new);
+                let _ = disk::remove_file(file);
+            }
+            return stored;
+        }
+        self.count.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn store_all(&self, all: &[(Hash, &Vec<u8>)], places: &[(PathBuf, PathBuf)]) -> Result<(), ObjectError> {
+        for ((_, bytes), (new, _)) in all.iter().zip(places) {
+            let mut file = disk::create_file(new)?;
+            file.write_all(bytes).map_err(while_doing("write an object"))?;
+            if all.len() < limits::OBJECTS_FLUSHED_TOGETHER {
+                file.sync_all().map_err(while_doing("flush an object"))?;
+            }
+        }
+        if all.len() >= limits::OBJECTS_FLUSHED_TOGETHER {
+            disk::sync_file_system(&self.dir)?;
+        }
+        for (new, file) in places {
+            disk::rename(new, file)?;
+        }
+        Ok(disk::sync_dir(&self.dir)?)
     }
 
     /// Stores what a reader gives, without holding it in memory. It is durable when this returns.

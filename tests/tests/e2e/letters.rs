@@ -229,3 +229,29 @@ fn nothing_of_a_removed_device_stays_in_the_inbox() {
     wait_until("its messages are gone", gone);
     wait_until("their words too", || std::fs::read_dir(devices.a.state().join("letters")).unwrap().count() == 0);
 }
+
+/// Shows: M-1, M-3
+#[test]
+fn messages_that_many_tell_at_once_each_come_once() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let queued = || TellRequest { until: TellUntil::Queued, ..waiting() };
+    std::thread::scope(|scope| {
+        for teller in 0..16 {
+            scope.spawn(move || {
+                for number in 0..5 {
+                    let text = format!("{teller}.{number}");
+                    told(a, TellRequest { device: "server".to_owned(), text, ..queued() }).unwrap();
+                }
+            });
+        }
+    });
+    tell(a, "server", "the last");
+    let mut came: Vec<String> = letters(b, false, false).into_iter().map(|letter| letter.begins).collect();
+    came.sort();
+    let mut expected: Vec<String> =
+        (0..16).flat_map(|teller| (0..5).map(move |number| format!("{teller}.{number}"))).collect();
+    expected.push("the last".to_owned());
+    expected.sort();
+    assert_eq!(came, expected);
+}

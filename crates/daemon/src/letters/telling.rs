@@ -1,6 +1,7 @@
 //! `cede tell`: a letter is durable here before anybody hears that it is queued; who waits hears how far it came.
 
 use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cede_core::ledger::{Heading, MarkError, TellError, Told};
 use cede_wire::canonical::encode;
@@ -25,6 +26,45 @@ struct Watch {
     id: LetterId,
     until: TellUntil,
     replies: Replies,
+}
+
+/// Letters on their way to the ledger. Those that come while others are written are written together, with few flushes.
+/// No more wait than clients are served.
+#[derive(Clone, Default)]
+pub(crate) struct Tellings(Arc<Mutex<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
+    letters: Vec<Telling>,
+    /// Somebody takes them.
+    taken_care_of: bool,
+}
+
+struct Telling {
+    told: Told,
+    letter: Vec<u8>,
+    request: TellRequest,
+    replies: Replies,
+}
+
+impl Tellings {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True: whoever added it has to take care of all of them.
+    fn add(&self, telling: Telling) -> bool {
+        let mut waiting = self.lock();
+        waiting.letters.push(telling);
+        !core::mem::replace(&mut waiting.taken_care_of, true)
+    }
+
+    /// None: nothing waits, and the next one to add something takes care of it.
+    fn take(&self) -> Option<Vec<Telling>> {
+        let mut waiting = self.lock();
+        waiting.taken_care_of = !waiting.letters.is_empty();
+        waiting.taken_care_of.then(|| core::mem::take(&mut waiting.letters))
+    }
 }
 
 impl Actor {
@@ -184,25 +224,35 @@ async fn tell(context: &Context, request: TellRequest, heading: Heading, name: &
         Err(failed) => return replies.failed(failed),
     };
     let facts = LetterFacts::of(&letter);
-    let kept = context.block(move |context| context.letters.put(&encode(&letter))).await;
-    match kept {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => {
-            let cure = "look at the disk: cede doctor";
-            return replies.failed(failure(exit::FAILED, NOT_TOLD, &error.to_string(), cure));
-        }
-        Err(stops) => return replies.failed(stopping(stops)),
-    }
     let expires = request.expires_in_s.map_or(cede_core::limits::LETTER_TTL, Duration::from_secs);
     let told = Told { to: heading.to, facts, expires };
-    let answer = replies.clone();
-    context
-        .tell(move |actor| {
-            if let Err(failed) = actor.told(told, &request, replies) {
-                answer.failed(failed);
+    if context.tellings.add(Telling { told, letter: encode(&letter), request, replies }) {
+        while let Some(tellings) = context.tellings.take() {
+            keep_and_tell(context, tellings).await;
+        }
+    }
+}
+
+/// The words become durable, then the ledger takes the letters.
+async fn keep_and_tell(context: &Context, mut tellings: Vec<Telling>) {
+    let words: Vec<Vec<u8>> = tellings.iter_mut().map(|telling| core::mem::take(&mut telling.letter)).collect();
+    let kept = context.block(move |context| context.letters.put_all(&words)).await;
+    let failed = match kept {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(failure(exit::FAILED, NOT_TOLD, &error.to_string(), "look at the disk: cede doctor")),
+        Err(stops) => Some(stopping(stops)),
+    };
+    if let Some(failed) = failed {
+        return tellings.into_iter().for_each(|telling| telling.replies.failed(failed.clone()));
+    }
+    let all = move |actor: &mut Actor| {
+        for Telling { told, request, replies, .. } in tellings {
+            if let Err(failed) = actor.told(told, &request, replies.clone()) {
+                replies.failed(failed);
             }
-        })
-        .await;
+        }
+    };
+    context.tell(all).await;
 }
 
 fn letter(request: &TellRequest, heading: &Heading, session: Option<SessionId>) -> Result<Letter, Failure> {

@@ -87,6 +87,37 @@ fn full_disk_is_told_and_nothing_is_left() {
     assert!(objects.contains(&hash));
 }
 
+/// Shows: J-11
+#[test]
+fn many_objects_are_stored_at_once_or_none_of_them() {
+    let lab = Lab::new();
+    let objects = lab.objects();
+    objects.put(b"there").unwrap();
+    for count in [2, 100] {
+        let mut all: Vec<Vec<u8>> = (0..count).map(|n: u32| n.to_le_bytes().to_vec()).collect();
+        all.extend([b"there".to_vec(), b"twice".to_vec(), b"twice".to_vec()]);
+        objects.put_all(&all).unwrap();
+        assert!(all.iter().all(|bytes| objects.get(&Hash::of(bytes)) == Ok(Some(bytes.clone()))));
+    }
+    assert_eq!(lab.files(), 102);
+    objects.put_all(&[]).unwrap();
+    let broken = [b"new".to_vec(), vec![0; usize::try_from(OBJECT_BYTES).unwrap() + 1]];
+    assert_eq!(objects.put_all(&broken), Err(ObjectError::TooLong));
+    assert!(!objects.contains(&Hash::of(b"new")));
+}
+
+#[test]
+fn many_objects_on_a_full_disk_leave_nothing() {
+    let Some(tmpfs) = Tmpfs::of_size("1m") else { return };
+    let home = Home::open(&tmpfs.path().join("home")).unwrap();
+    let objects = Objects::open(&home).unwrap();
+    let all: Vec<Vec<u8>> = (0..20_u8).map(|n| vec![n; 100 << 10]).collect();
+    assert_eq!(objects.put_all(&all), Err(ObjectError::NoSpace));
+    assert!(all.iter().all(|bytes| !objects.contains(&Hash::of(bytes))));
+    objects.put_all(&all[..4]).unwrap();
+    assert!(objects.contains(&Hash::of(&all[3])));
+}
+
 struct Broken;
 
 impl Read for Broken {

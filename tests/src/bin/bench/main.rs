@@ -5,6 +5,7 @@
 
 mod case;
 mod measure;
+mod messages;
 mod rsync;
 mod sessions;
 mod window;
@@ -17,7 +18,7 @@ use measure::mib;
 use sessions::{Kind, Shape};
 
 const USAGE: &str = "\
-usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume] [--program PATH] [--place DIR]
+usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume|messages] [--program PATH] [--place DIR]
   --full          100,000 files with 1 GiB, a transcript of 64 MiB; a repository of 20,000 files
   --files, --bytes  the size of the plain tree
   --program       the `cede` to measure; default: the one beside this program
@@ -29,6 +30,7 @@ enum What {
     Move(Kind),
     Window,
     Resume,
+    Messages,
 }
 
 /// What to measure.
@@ -46,6 +48,7 @@ impl What {
         match text {
             "window" => Some(Self::Window),
             "resume" => Some(Self::Resume),
+            "messages" => Some(Self::Messages),
             kind => Kind::parse(kind).map(Self::Move),
         }
     }
@@ -77,6 +80,9 @@ fn main() -> ExitCode {
     }
     if wanted.has(What::Resume) {
         window::resume(&wanted.program);
+    }
+    if wanted.has(What::Messages) {
+        messages::messages(&wanted.program);
     }
     ExitCode::SUCCESS
 }
