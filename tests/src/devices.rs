@@ -112,10 +112,14 @@ impl Device {
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a daemon to kill");
         // The standard input must not end first: the daemon would stop well.
-        // The end of a traced process is told to its tracer alone.
+        // The end of a traced process is told to its tracer alone, and it holds its files until its last thread is gone.
         if let Err(error) = child.kill().and_then(|()| child.wait()) {
             let gone = [nix::libc::ECHILD, nix::libc::ESRCH].map(Some);
             assert!(gone.contains(&error.raw_os_error()), "{error}");
+            let threads = format!("/proc/{}/task", child.id());
+            wait_until("the killed daemon is gone", || {
+                std::fs::read_dir(&threads).map_or(0, Iterator::count) <= 1 && is_dead(child.id())
+            });
         }
     }
 
@@ -160,12 +164,7 @@ impl Device {
 
     /// Asks; the lines come one by one.
     pub fn open(&self, command: Command) -> std::io::Result<Answers> {
-        let mut stream = UnixStream::connect(self.socket())?;
-        stream.set_read_timeout(Some(PATIENCE * 4))?;
-        let mut line = serde_json::to_vec(&Request::new(command)).unwrap();
-        line.push(b'\n');
-        stream.write_all(&line)?;
-        Ok(Answers(BufReader::new(stream)))
+        open(&self.socket(), command)
     }
 
     /// Asks and waits for the last line.
@@ -357,6 +356,16 @@ impl Devices {
     }
 }
 
+/// Asks whatever daemon listens there; the lines come one by one.
+pub fn open(socket: &Path, command: Command) -> std::io::Result<Answers> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE * 4))?;
+    let mut line = serde_json::to_vec(&Request::new(command)).unwrap();
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    Ok(Answers(BufReader::new(stream)))
+}
+
 /// Pairs two devices as two people would.
 pub fn pair(host: &Device, guest: &Device) {
     let (mut shown, words) = show_words(host);
@@ -389,6 +398,12 @@ pub fn pair_with(words: &str, address: &str) -> Command {
 /// A move without any flag.
 pub fn request(device: &str, session: SessionId) -> MoveRequest {
     MoveRequest { device: device.to_owned(), session: Some(session.to_string()), ..MoveRequest::default() }
+}
+
+/// Whether a process is gone, or nothing but its entry is there.
+fn is_dead(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
 /// Waits until something holds.

@@ -132,7 +132,7 @@ impl Shaken {
     /// Starts to look at both all the time.
     pub fn watch(&self) -> Watcher {
         let place = |device: &Device| (device.name.clone(), device.socket());
-        Watcher::start(self.planted.id, [place(&self.devices.a), place(&self.devices.b)])
+        Watcher::start(self.planted.id, vec![place(&self.devices.a), place(&self.devices.b)])
     }
 
     /// Starts a move; what its client saw comes when it ended or its daemon did.

@@ -1,7 +1,8 @@
 //! Two real daemons, one of them struck at each system call of a move: killed there, or the call fails.
 //!
 //! Every call with an effect is a point, counted over all threads of the daemon from the moment in which the move is asked
-//! for; `CEDE_SHAKE` takes all of them, otherwise a few that `CEDE_SEED` chooses; `CEDE_POINTS` says how many.
+//! for; `CEDE_SHAKE` takes all of them, otherwise a few that `CEDE_SEED` chooses; `CEDE_POINTS` says how many. `CEDE_VICTIM`
+//! takes `source` or `destination` alone, and `CEDE_FROM` goes on with that point.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::collections::BTreeMap;
@@ -76,7 +77,9 @@ fn sweep(victims: &[Victim], calls: &'static [i64], strikes: &[Strike], few: u64
     let mut sweep = Sweep { shaken, points: Numbers(seed), struck: 0, ends: BTreeMap::new() };
     sweep.shaken.undisturbed();
     sweep.shaken.undisturbed();
-    for victim in victims.iter().copied() {
+    let only = std::env::var("CEDE_VICTIM").unwrap_or_default();
+    let wanted = |victim: &&Victim| only.is_empty() || format!("{victim:?}").eq_ignore_ascii_case(&only);
+    for victim in victims.iter().filter(wanted).copied() {
         let total = match stricken(&mut sweep, victim, calls, 0, Strike::None) {
             Ok(total) => total,
             Err(error) => {
@@ -87,7 +90,10 @@ fn sweep(victims: &[Victim], calls: &'static [i64], strikes: &[Strike], few: u64
         // A call that is made by the clock more than by the move may come later than last time.
         let points = count("CEDE_POINTS", few, total);
         println!("{victim:?}: {total} calls, {points} points");
-        for point in 1..=points {
+        for point in count("CEDE_FROM", 1, 1)..=points {
+            if point % 50 == 0 {
+                println!("{victim:?}: point {point} after {} s", begun.elapsed().as_secs());
+            }
             let nth = if points >= total { point } else { 1 + sweep.points.below(total) };
             let strike = strikes[usize::try_from(sweep.points.below(strikes.len() as u64)).unwrap()];
             stricken(&mut sweep, victim, calls, nth, strike).unwrap();

@@ -1,4 +1,4 @@
-//! A watcher that asks both devices all the time who is in charge, and remembers what would break the promise.
+//! A watcher that asks all devices all the time who is in charge, and remembers what would break the promise.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use cede_wire::id::SessionId;
 /// What the watcher saw.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
-    /// Rounds of questions in which both devices answered.
+    /// Rounds of questions in which two devices answered.
     pub looks: u64,
     /// Which device said under which token that it is in charge.
     pub holders: BTreeMap<(u64, u64), String>,
@@ -30,8 +30,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches a session on two devices, named with their control sockets.
-    pub fn start(session: SessionId, devices: [(String, PathBuf); 2]) -> Self {
+    /// Watches a session on devices, named with their control sockets.
+    pub fn start(session: SessionId, devices: Vec<(String, PathBuf)>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -63,14 +63,27 @@ impl Drop for Watcher {
 }
 
 impl Seen {
-    /// First, second, first again: ownership passes in between, but never there and back.
+    /// Of each two: first, second, first again. Ownership passes in between, but never there and back.
     fn look(
         &mut self,
         session: SessionId,
-        devices: &[(String, PathBuf); 2],
+        devices: &[(String, PathBuf)],
         highest: &mut BTreeMap<String, FencingToken>,
     ) {
-        let [(first, first_socket), (second, second_socket)] = devices;
+        for (place, first) in devices.iter().enumerate() {
+            for second in &devices[place + 1..] {
+                self.look_at_two(session, first, second, highest);
+            }
+        }
+    }
+
+    fn look_at_two(
+        &mut self,
+        session: SessionId,
+        (first, first_socket): &(String, PathBuf),
+        (second, second_socket): &(String, PathBuf),
+        highest: &mut BTreeMap<String, FencingToken>,
+    ) {
         let before = ask(first_socket, session);
         let middle = ask(second_socket, session);
         let after = ask(first_socket, session);
