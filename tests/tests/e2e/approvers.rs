@@ -1,8 +1,8 @@
 //! One person, several devices: what one device asks is answered at another one that its operator named.
 
 use cede_wire::audit::DecidedBy;
-use cede_wire::control::DeviceSummary;
 use cede_wire::control::decisions::LogLine;
+use cede_wire::control::{DeviceSummary, SendRequest};
 
 use super::*;
 
@@ -159,4 +159,27 @@ fn device_that_was_away_is_shown_the_question_when_it_is_back_and_not_what_is_ov
     wait_until("it is shown no more", || three.phone.status().approvals.is_empty());
     refused(answer(&three.phone, &there, true));
     moving.end(&mut |_| {});
+}
+
+/// Shows: U-15
+#[test]
+fn files_are_shown_there_with_every_path_and_come_after_the_yes() {
+    let three = Three::new();
+    let (laptop, server, phone) = (&three.devices.a, &three.devices.b, &three.phone);
+    three.name();
+    let path = server.home.join("notes.txt");
+    std::fs::write(&path, "seven").unwrap();
+    let paths = vec![path.display().to_string()];
+    let sending = SendRequest { device: "laptop".to_owned(), paths, wait: true, ..SendRequest::default() };
+    let sent = server.open(Command::Send(sending)).unwrap();
+    let (there, here) = (question(phone), question(laptop));
+    assert_eq!((there.kind.as_str(), there.at.as_deref()), ("file", Some("laptop")));
+    assert_eq!(there.files, here.files);
+    assert_eq!(there.files[0].path, "notes.txt");
+    let hashes = [&there, &here].map(|question| question.asks.as_ref().unwrap().hash);
+    assert_eq!(hashes[0], hashes[1]);
+    assert_eq!(hashes[1].to_string()[..16], here.id.to_string());
+    assert!(matches!(answer(phone, &there, true), Ok(Answer::Said { text }) if text.starts_with("allowed")));
+    assert!(matches!(sent.end(&mut |_| {}), Some(Ok(Answer::Sent(_)))));
+    assert_eq!(std::fs::read(laptop.cede_home.join("received/server/notes.txt")).unwrap(), b"seven");
 }

@@ -46,6 +46,26 @@ fn declined_connection_stays_declined() {
     assert_eq!(one.asked, 2, "a no to one capability is none to another");
 }
 
+/// Shows: U-3, U-15
+#[test]
+fn answer_of_another_device_counts_as_one_here_and_is_named() {
+    let phone = DeviceId::new([9; 32]);
+    for yes in [true, false] {
+        let mut one = World::new();
+        one.asks(1, Capability::Drive, "");
+        let question = one.authority.questions().next().map(|(id, _, _)| id).unwrap();
+        one.authority.handle_approver(&mut one.memory, question, (phone, yes), one.now);
+        one.drain();
+        assert_eq!(one.decided(1), (yes, DecidedBy::Approver(phone)));
+        one.asks(2, Capability::Drive, "");
+        assert_eq!((one.asked, one.decided(2)), (1, (yes, DecidedBy::Approver(phone))), "it holds as long");
+        one.authority.handle_approver(&mut one.memory, question, (phone, !yes), one.now);
+        one.drain();
+        one.asks(3, Capability::Drive, "");
+        assert_eq!(one.decided(3), (yes, DecidedBy::Approver(phone)), "a second answer changes nothing");
+    }
+}
+
 /// Shows: U-3
 #[test]
 fn what_is_asked_about_each_time_shows_what_it_is() {
