@@ -261,7 +261,8 @@ impl Answers {
                 | ReplyBody::Planned(_)
                 | ReplyBody::Pairing(_)
                 | ReplyBody::Sending(_)
-                | ReplyBody::Terminal(_) => {}
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Task(_) => {}
             }
         }
     }

@@ -160,7 +160,8 @@ impl Shaken {
                     | ReplyBody::Planned(_)
                     | ReplyBody::Pairing(_)
                     | ReplyBody::Sending(_)
-                    | ReplyBody::Terminal(_) => {}
+                    | ReplyBody::Terminal(_)
+                    | ReplyBody::Task(_) => {}
                 }
             }
             client

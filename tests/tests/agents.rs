@@ -18,6 +18,8 @@ use driver::{CLAUDE_CODE, CODEX, Driver, OPENCODE, Terminal, model_never_saw, mo
 #[expect(dead_code, reason = "the tests of the adapters use the rest")]
 #[path = "adapters/driver.rs"]
 mod driver;
+#[path = "agents/tasks.rs"]
+mod tasks;
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 
@@ -127,7 +129,8 @@ fn report(output: &Output) -> Option<MoveReport> {
         | ReplyBody::Planned(_)
         | ReplyBody::Pairing(_)
         | ReplyBody::Sending(_)
-        | ReplyBody::Terminal(_) => None,
+        | ReplyBody::Terminal(_)
+        | ReplyBody::Task(_) => None,
     });
     let report = reports.next_back().filter(|_| output.status.success())?;
     print_timeline(&report);

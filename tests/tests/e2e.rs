@@ -47,6 +47,8 @@ mod people;
 mod scope;
 #[path = "e2e/seize.rs"]
 mod seize;
+#[path = "e2e/tasks.rs"]
+mod tasks;
 #[path = "e2e/terminals.rs"]
 mod terminals;
 #[path = "e2e/terminals_afar.rs"]

@@ -23,6 +23,7 @@ use cede_wire::path::RelPath;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
+use cede_wire::task::{TaskRecord, TaskResult, TaskScope};
 use cede_wire::transfer::{FileCatalog, TransferAccept, TransferKey, TransferOffer, TransferReceipt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,9 @@ impl Subject for Signed<CommitAck> {}
 impl Subject for Record {}
 impl Subject for Letter {}
 impl Subject for LetterRecord {}
+impl Subject for TaskScope {}
+impl Subject for TaskResult {}
+impl Subject for TaskRecord {}
 impl Subject for Refusal {}
 impl Subject for AgentKind {}
 impl Subject for Capability {}
@@ -167,6 +171,9 @@ fn run_by_type(vector: &Vector) {
         "Record" => run::<Record>(vector),
         "Letter" => run::<Letter>(vector),
         "LetterRecord" => run::<LetterRecord>(vector),
+        "TaskScope" => run::<TaskScope>(vector),
+        "TaskResult" => run::<TaskResult>(vector),
+        "TaskRecord" => run::<TaskRecord>(vector),
         "Refusal" => run::<Refusal>(vector),
         "AgentKind" => run::<AgentKind>(vector),
         "Capability" => run::<Capability>(vector),
@@ -236,8 +243,8 @@ fn every_message_and_record_kind_has_an_accepted_vector() {
         let first = |v: Vector| unhex(&v.hex).first().copied().map(u16::from).unwrap();
         vectors.map(first).collect()
     };
-    assert_eq!(accepted("frame"), (0..32).collect());
-    assert_eq!(accepted("Record"), (0..24).collect());
+    assert_eq!(accepted("frame"), (0..33).collect());
+    assert_eq!(accepted("Record"), (0..25).collect());
     assert_eq!(accepted("Refusal"), (0..Refusal::ALL.len() as u16).collect());
     assert_eq!(accepted("AgentKind"), (0..AgentKind::ALL.len() as u16).collect());
 }

@@ -26,7 +26,7 @@ mod arrivals;
 mod durable;
 mod fences;
 mod lines;
-mod processes;
+pub(crate) mod processes;
 mod requirements;
 mod scans;
 mod scratch;

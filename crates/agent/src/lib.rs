@@ -23,3 +23,4 @@ pub mod limits;
 pub mod materialize;
 pub mod terminal;
 pub mod tree;
+pub mod turns;

@@ -8,6 +8,7 @@ use cede_wire::authority::Rule;
 use cede_wire::member::Capability;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::limits::TASK_MINUTES;
 use crate::units;
 
 /// Everything that can be typed.
@@ -104,6 +105,10 @@ pub(crate) enum Verb {
     Tell(Tell),
     /// List what peers told, read it, and say what became of it
     Inbox(Inbox),
+    /// Ask an agent of a device to do a task, once its person allows it
+    Ask(Ask),
+    /// List tasks, show one with its result, or end it
+    Tasks(Tasks),
     /// List, revoke or locate devices, or leave them
     Devices {
         #[command(subcommand)]
@@ -416,6 +421,69 @@ pub(crate) enum ApproverAction {
         /// The device
         device: String,
     },
+}
+
+/// `cede ask`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Ask {
+    /// Which device, or DEVICE/SESSION for a turn of a session there
+    #[arg(value_name = "DEVICE[/SESSION]")]
+    pub(crate) to: String,
+    /// The task; - reads it from the standard input
+    pub(crate) task: String,
+    /// The directory there, absolute or below the home directory; none means an empty one of its own
+    #[arg(long = "in", value_name = "DIR")]
+    pub(crate) directory: Option<String>,
+    /// It may look, and change nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// The agent's tools that it may use, and no others
+    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    pub(crate) tools: Vec<String>,
+    /// Turns of the agent at most
+    #[arg(long, value_name = "N")]
+    pub(crate) turns: Option<u32>,
+    /// Minutes at most
+    #[arg(long, value_name = "N", default_value_t = TASK_MINUTES)]
+    pub(crate) minutes: u32,
+    /// Which agent; none means the only one that is installed there
+    #[arg(long, value_enum)]
+    pub(crate) agent: Option<TaskAgent>,
+    /// It is not begun after this time, like 90s, 5m or 12h (a day)
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) expires: Option<Duration>,
+    /// Wait until it ended
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// The agents that do tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TaskAgent {
+    /// Codex CLI
+    Codex,
+    /// Claude Code
+    ClaudeCode,
+    /// OpenCode
+    #[value(name = "opencode")]
+    OpenCode,
+}
+
+/// `cede tasks`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Tasks {
+    /// Show this task and what came of it: the beginning of its id
+    #[arg(conflicts_with = "all")]
+    pub(crate) id: Option<String>,
+    /// List what ended, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Withdraw this task, or end it where it runs here
+    #[arg(long, value_name = "ID", conflicts_with_all = ["id", "all"])]
+    pub(crate) cancel: Option<String>,
+    /// Print what the agent said last, and nothing else
+    #[arg(long, value_name = "ID", conflicts_with_all = ["id", "all", "cancel"])]
+    pub(crate) result: Option<String>,
 }
 
 /// `cede devices …`.

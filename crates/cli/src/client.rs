@@ -221,7 +221,8 @@ fn last_of(mut answers: Answers) -> Result<Answer, Failure> {
             | ReplyBody::Planned(_)
             | ReplyBody::Pairing(_)
             | ReplyBody::Sending(_)
-            | ReplyBody::Terminal(_) => {}
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Task(_) => {}
         }
     }
 }

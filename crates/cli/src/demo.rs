@@ -138,7 +138,11 @@ fn pair(host: &Device, guest: &Device) -> Result<String, Failure> {
             }
             ReplyBody::Done(_) => return guest.joined().map(|()| agreed),
             ReplyBody::Failed(failure) => return Err(failure),
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) => {}
+            ReplyBody::Progress(_)
+            | ReplyBody::Planned(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Task(_) => {}
         }
     }
 }
@@ -166,7 +170,8 @@ impl Guest<'_> {
                 | ReplyBody::Progress(_)
                 | ReplyBody::Planned(_)
                 | ReplyBody::Sending(_)
-                | ReplyBody::Terminal(_) => {}
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Task(_) => {}
             }
         }
     }
@@ -180,7 +185,8 @@ impl Guest<'_> {
                 | ReplyBody::Sending(_)
                 | ReplyBody::Progress(_)
                 | ReplyBody::Planned(_)
-                | ReplyBody::Terminal(_) => {}
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Task(_) => {}
             }
         }
     }

@@ -105,3 +105,6 @@ pub(crate) const MCP_REASON: usize = 400;
 
 /// How long `hand_over` waits for the end of the move. Clients of the protocol give up after 60 seconds.
 pub(crate) const HAND_OVER_PATIENCE: Duration = Duration::from_secs(45);
+
+/// Minutes of a task that says nothing else: what an agent does in one go, and a person waits for.
+pub(crate) const TASK_MINUTES: u32 = 20;

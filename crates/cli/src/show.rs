@@ -14,6 +14,7 @@ pub(crate) mod samples;
 pub(crate) mod seizing;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod tasks;
 pub(crate) mod transfers;
 pub(crate) mod up;
 
@@ -44,6 +45,8 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Letter { letter, text } => letters::letter(letter, text, now),
         Answer::Sent(transfer) => transfers::one(transfer),
         Answer::Transfers { transfers } => transfers::page(transfers, now),
+        Answer::Tasks { tasks } => tasks::page(tasks, now),
+        Answer::Task { task, text, report } => tasks::task(task, text, report.as_deref(), now),
         Answer::Said { text } => Page::of(text),
     }
 }

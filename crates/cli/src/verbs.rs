@@ -5,6 +5,7 @@ pub(crate) mod moving;
 mod pairing;
 mod seizing;
 pub(crate) mod sending;
+pub(crate) mod tasks;
 mod terminals;
 
 use std::io::Write;
@@ -38,6 +39,9 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
     if let Some(Verb::Completions { shell }) = cli.verb {
         return Ok(completions(shell));
     }
+    if is_a_persons(cli.verb.as_ref(), terminal.screen) {
+        tasks::not_within_one()?;
+    }
     let places = Places::resolve(cli.global.home.as_deref(), &|name| std::env::var_os(name))?;
     let hand = Hand { client: Client::new(&places.socket), terminal };
     let verb = match cli.verb {
@@ -58,6 +62,8 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Cancel { handoff } => hand.ask(Command::Cancel { handoff }),
         Verb::Tell(tell) => letters::tell(&hand, tell),
         Verb::Inbox(inbox) => letters::inbox(&hand, inbox),
+        Verb::Ask(ask) => tasks::ask(&hand, ask),
+        Verb::Tasks(tasks) => tasks::tasks(&hand, tasks),
         Verb::Devices { action: Some(DeviceAction::Leave { yes }) } => hand.leave(yes, &places.socket),
         Verb::Devices { action: Some(DeviceAction::Revoke { device, yes }) } => hand.revoke(device, yes),
         Verb::Devices { action: Some(DeviceAction::Address { device, address }) } => {
@@ -238,6 +244,24 @@ fn checks_from_here(failure: &Failure, places: &Places) -> Vec<Check> {
         check("state", "ok", &format!("{} {state}", places.state.display()), ""),
         git,
     ]
+}
+
+/// What answers a question, says who may do what, or asks others for something in the person's name.
+fn is_a_persons(verb: Option<&Verb>, screen: bool) -> bool {
+    match verb {
+        None => screen,
+        Some(verb) => matches!(
+            verb,
+            Verb::Allow { .. }
+                | Verb::Approvers { action: Some(_) }
+                | Verb::Confirm { .. }
+                | Verb::Policy(_)
+                | Verb::Pair(_)
+                | Verb::Ask(_)
+                | Verb::Devices { action: Some(_) }
+                | Verb::Take { force: true, .. }
+        ),
+    }
 }
 
 fn policy_command(policy: Policy) -> Command {

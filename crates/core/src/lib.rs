@@ -36,4 +36,5 @@ pub mod now;
 pub mod output;
 pub mod source;
 pub mod succession;
+pub mod tasks;
 pub mod transfers;

@@ -167,3 +167,7 @@ pub const TRANSFERS: usize = 64;
 pub const TRANSFERS_PER_PEER: usize = 16;
 /// Ended sendings of files that are remembered, so that an offer that is said again gets the same answer.
 pub const ENDED_TRANSFERS: usize = 1_024;
+/// How long a task may wait for its yes that says nothing else.
+pub const TASK_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Tasks that are listed, those that were asked for here and those that ran here. Of older ones the messages remain.
+pub const TASKS: usize = 500;

@@ -60,6 +60,7 @@ pub(crate) struct Actor {
     /// Terminals of peers that somebody here looks on at.
     pub(crate) afar: crate::terminals::afar::Afar,
     pub(crate) words: crate::letters::WordsInHand,
+    pub(crate) tasks: crate::tasks::Tasks,
     pub(crate) journal: Journal,
     pub(crate) read_only: bool,
     pub(crate) name: String,
@@ -113,6 +114,7 @@ impl Actor {
         self.forget_old_arrivals();
         self.begin_letters();
         self.begin_transfers();
+        self.begin_tasks();
         self.drain().await?;
         loop {
             let custody = self.custodian.poll_timeout().map(|(at, _)| at);
@@ -183,6 +185,7 @@ impl Actor {
             PeerMessage::LetterReceipts(said) => {
                 self.ledger.handle_receipts(from, &said, self.context.clock.now());
             }
+            PeerMessage::TaskProgress { task, line } => self.task_progress(from, task, &line),
             PeerMessage::ReceiptsHeld(held) => self.ledger.handle_held(from, &held, self.context.clock.now()),
             PeerMessage::Transfer(message) => self.transfer_message(asker, &message),
             PeerMessage::Terminal(message) if message.is_from_host() => {
@@ -262,6 +265,7 @@ impl Actor {
             self.commit(batch).await?;
             self.commit_pending().await?;
         }
+        self.end_closed_tasks();
         while let Some(step) = self.drain_pairing() {
             if let PairStep::Persist(batch) = step {
                 self.commit(batch).await?;

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cede_core::authority::RequestId;
 use cede_core::now::Now;
 use cede_seal::device::LocalDevice;
 use cede_store::audit::{AuditError, AuditLog, AuditMark};
@@ -21,7 +20,6 @@ use cede_wire::limits::AUDIT_CHECKPOINT_ENTRIES;
 use cede_wire::member::Capability;
 
 use crate::actor::Actor;
-use crate::authorities::Asker;
 use crate::clock::unix_ms;
 use crate::limits::{AUDIT_AGAIN, AUDIT_CHECKPOINT, AUDIT_COUNTED, AUDIT_WAITING};
 
@@ -207,10 +205,8 @@ impl Actor {
     }
 
     /// What came of a request that the authority allowed: called once by whoever acted on it.
-    #[expect(dead_code, reason = "no request that is asked about here is served yet")]
-    pub(crate) fn came_of(&mut self, asker: Asker, request: RequestId, capability: Capability, outcome: AuditOutcome) {
-        let of = self.request_of(asker, request);
-        self.audit.note(AuditEvent::Outcome { who: asker.device, capability, of, outcome });
+    pub(crate) fn came_of(&mut self, who: DeviceId, of: AuditOf, capability: Capability, outcome: AuditOutcome) {
+        self.audit.note(AuditEvent::Outcome { who, capability, of, outcome });
     }
 
     /// A question or an answer about a session that would move.

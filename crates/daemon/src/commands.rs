@@ -76,6 +76,10 @@ impl Actor {
             Command::Send(request) => self.send_files(request, replies),
             Command::Transfers => replies.done(Answer::Transfers { transfers: self.transfer_summaries() }),
             Command::StopTransfer { transfer } => replies.settle(self.stop_transfer(&transfer)),
+            Command::Ask(request) => self.ask_task(request, replies),
+            Command::Tasks { all } => self.ask_tasks(all, replies),
+            Command::Task { id } => self.ask_one_task(&id, replies),
+            Command::CancelTask { id } => self.cancel_task(&id, replies),
         }
     }
 
@@ -551,6 +555,8 @@ fn changes(command: &Command) -> bool {
         | Command::Policies { .. }
         | Command::Log { .. }
         | Command::Transfers
+        | Command::Tasks { .. }
+        | Command::Task { .. }
         | Command::Stop => false,
         Command::Pair { .. }
         | Command::PairWith { .. }
@@ -574,7 +580,9 @@ fn changes(command: &Command) -> bool {
         | Command::MarkLetter { .. }
         | Command::ReleaseLetters { .. }
         | Command::Send(_)
-        | Command::StopTransfer { .. } => true,
+        | Command::StopTransfer { .. }
+        | Command::Ask(_)
+        | Command::CancelTask { .. } => true,
     }
 }
 

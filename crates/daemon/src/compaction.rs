@@ -34,8 +34,8 @@ pub(crate) fn compact(me: DeviceId, records: &[Record]) -> Vec<Record> {
     let mut kept: Vec<Record> = Vec::new();
     for (index, record) in records.iter().enumerate().rev() {
         let keep = match (latest(record), attempt(record)) {
-            _ if matches!(record, Record::Letter(_)) => false,
             _ if matches!(record, Record::Transfer(_)) => transfers.contains(&index),
+            _ if matches!(record, Record::Letter(_) | Record::Task(_)) => false,
             (Some(latest), _) => seen.insert(latest),
             (None, Some(session)) => decided.get(&session).is_none_or(|decided| index > *decided),
             (None, None) => true,
@@ -46,6 +46,7 @@ pub(crate) fn compact(me: DeviceId, records: &[Record]) -> Vec<Record> {
     }
     kept.reverse();
     kept.extend(cede_core::ledger::compact(me, records));
+    kept.extend(cede_core::tasks::TaskBook::restore(records.iter()).records());
     kept
 }
 
@@ -80,7 +81,8 @@ fn latest(record: &Record) -> Option<Latest> {
         | Record::Member(_)
         | Record::PeerDropped { .. }
         | Record::Letter(_)
-        | Record::Transfer(_) => None,
+        | Record::Transfer(_)
+        | Record::Task(_) => None,
     }
 }
 
@@ -109,7 +111,8 @@ fn attempt(record: &Record) -> Option<SessionId> {
         | Record::SeizedSeen { .. }
         | Record::Marked { .. }
         | Record::Letter(_)
-        | Record::Transfer(_) => None,
+        | Record::Transfer(_)
+        | Record::Task(_) => None,
     }
 }
 

@@ -163,6 +163,9 @@ fn waits(command: &Command) -> bool {
     if let Command::Tell(request) = command {
         return request.until != TellUntil::Queued && request.wait_ms.is_none();
     }
+    if let Command::Ask(request) = command {
+        return request.wait;
+    }
     matches!(
         command,
         Command::To(_)

@@ -27,7 +27,7 @@ use crate::limits;
 mod people;
 mod telling;
 
-pub(crate) use telling::{Tellings, Watches};
+pub(crate) use telling::{Tellings, Watches, session_there};
 
 /// Words that are being kept and of which the ledger does not know yet whether a letter needs them: two peers may pass on the
 /// same letter, and what comes to nothing for one must not take the words from the other.
@@ -161,8 +161,12 @@ impl Actor {
                 if self.ledger.received(id).is_some_and(|letter| letter.kept.facts.session.is_some()) {
                     self.pass_letters_on();
                 }
+                self.task_may_have_come(id);
             }
-            LedgerEvent::Moved { id, .. } => self.told_moved(id),
+            LedgerEvent::Moved { id, .. } => {
+                self.told_moved(id);
+                self.task_moved(id);
+            }
             LedgerEvent::Forget(digest) => {
                 if self.words.0.contains_key(&digest) || self.ledger.needs(&digest) {
                     return;
@@ -206,12 +210,16 @@ impl Actor {
             match item {
                 LetterItem::Gone { from, through, why } => arrival.items.push(ArrivedItem::Gone { from, through, why }),
                 LetterItem::Posted(posted) => {
-                    if posted.letter.text.len() > LETTER_BYTES {
+                    if posted.letter.bytes() > LETTER_BYTES {
+                        self.errands.end(from, Errand::KeepLetters);
                         tracing::warn!(peer = %from.short(), "a message over the limit; closing the link");
                         return self.close_link(from, cede_carrier::closing::CloseReason::Protocol);
                     }
                     if open && !known(posted.seq) {
                         words.push(encode(&posted.letter));
+                        if posted.letter.part.is_some() {
+                            self.tasks.expect(posted.letter.digest());
+                        }
                     }
                     arrival.items.push(arrived(&posted));
                 }

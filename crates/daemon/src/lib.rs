@@ -52,6 +52,7 @@ mod spoken;
 mod status;
 mod succession;
 mod take;
+mod tasks;
 mod terminals;
 mod transfers;
 mod witness;

@@ -386,10 +386,16 @@ impl Actor {
         self.ledger.link_up(device, self.context.clock.now());
         self.pass_letters_on();
         self.transfers.link_up(device);
+        self.consider_tasks_of(device);
         self.send(device, PeerMessage::SessionsQuery);
         self.mirrors_link_up(device);
         self.repeat_takes(device);
         self.afar_link_up(device);
+    }
+
+    /// The link on which a peer is asked and answered now.
+    pub(crate) fn asker(&self, device: DeviceId) -> Option<Asker> {
+        self.peers.newest(device).map(|up| Asker { device, link: up.number })
     }
 
     pub(crate) fn link_down(&mut self, device: DeviceId, number: u64) {
@@ -415,6 +421,7 @@ impl Actor {
             self.transfers.link_up(device);
             self.mirrors_link_up(device);
             self.repeat_takes(device);
+            self.consider_tasks_of(device);
         }
         self.afar_link_down(device, number);
     }
@@ -468,6 +475,7 @@ impl Actor {
             self.context.endpoint.drop_peer(&link.peer());
         }
         self.end_with_strangers();
+        self.end_tasks_of_strangers();
         self.forget_letters_of_strangers();
         self.forget_mirrors_of_strangers();
         let peers = &self.peers;
@@ -565,7 +573,8 @@ fn waits(message: &PeerMessage) -> bool {
         | PeerMessage::LetterReceipts(_)
         | PeerMessage::ReceiptsHeld(_)
         | PeerMessage::Audit(_)
-        | PeerMessage::Approver(_) => false,
+        | PeerMessage::Approver(_)
+        | PeerMessage::TaskProgress { .. } => false,
     }
 }
 

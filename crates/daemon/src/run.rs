@@ -10,6 +10,7 @@ use cede_core::authority::approvers::Approvers;
 use cede_core::chain::ChainError;
 use cede_core::custodian::{Custodian, RestoreError, Trust};
 use cede_core::ledger::Ledger;
+use cede_core::tasks::TaskBook;
 use cede_core::transfers::Transfers;
 use cede_mesh::membership::{LogError, MembershipLog};
 use cede_seal::device::LocalDevice;
@@ -33,6 +34,7 @@ use crate::options::Options;
 use crate::peers::{Door, Peers};
 use crate::seizing::Seizes;
 use crate::succession;
+use crate::tasks::Tasks;
 use crate::transfers::TransferPlan;
 use crate::witness::{Found, Mark, Members, Witness};
 
@@ -105,6 +107,7 @@ struct Facts {
     ruled: Vec<crate::rules::Ruled>,
     addresses: BTreeMap<DeviceId, String>,
     placed: BTreeMap<cede_wire::id::SessionId, cede_wire::record::PlacedSession>,
+    tasks: TaskBook,
 }
 
 /// A daemon that answers now, for the person who started it.
@@ -196,6 +199,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         viewings: crate::terminals::host::Viewings::default(),
         afar: crate::terminals::afar::Afar::default(),
         words: crate::letters::WordsInHand::default(),
+        tasks: Tasks::of(facts.tasks),
         journal,
         read_only: damaged,
         name,
@@ -439,7 +443,7 @@ fn report_condition(replay: &Replay) -> bool {
 
 impl Facts {
     fn of(records: &[Record]) -> Self {
-        let mut facts = Self::default();
+        let mut facts = Self { tasks: TaskBook::restore(records.iter()), ..Self::default() };
         for record in records {
             facts.take(record);
         }
@@ -471,7 +475,8 @@ impl Facts {
             | Record::SeizedSeen { .. }
             | Record::Marked { .. }
             | Record::Letter(_)
-            | Record::Transfer(_) => {}
+            | Record::Transfer(_)
+            | Record::Task(_) => {}
         }
     }
 }

@@ -323,9 +323,15 @@ pub(crate) async fn peers_sessions(context: &Context) -> Vec<PeerSessions> {
 
 /// A session as the peer says that has it now.
 pub(crate) async fn at(context: &Context, device: DeviceId, session: SessionId) -> Option<SessionInfo> {
+    let listed = of_peer(context, device).await?;
+    listed.into_iter().find(|info| info.key.id() == session)
+}
+
+/// The sessions of one peer, as it says now. None: it is away or slow.
+pub(crate) async fn of_peer(context: &Context, device: DeviceId) -> Option<Vec<SessionInfo>> {
     let asked = context.ask(move |actor| actor.query(device)).await.ok()??;
     let listed = tokio::time::timeout(limits::LISTING, asked).await.ok()?.ok()?;
-    listed.into_iter().map(|one| one.info).find(|info| info.key.id() == session)
+    Some(listed.into_iter().map(|one| one.info).collect())
 }
 
 /// Whether a peer's directory came through as it is: neither cut nor made safe to print.

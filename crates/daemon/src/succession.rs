@@ -133,6 +133,7 @@ fn of_the_mesh(record: &Record) -> bool {
             | Record::AddressSeen { .. }
             | Record::Letter(_)
             | Record::Transfer(_)
+            | Record::Task(_)
     )
 }
 

@@ -99,6 +99,8 @@ pub enum AuditAct {
     ApproverNamed,
     /// 5: took that back.
     ApproverEnded,
+    /// 6: asked an agent of a peer for a task.
+    Delegated,
 }
 
 /// What becomes of the keyboard of a hosted terminal.

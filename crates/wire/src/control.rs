@@ -4,15 +4,24 @@
 //! `--json` prints, so a field is added, never renamed.
 
 pub mod decisions;
+pub mod exit;
+mod pairing;
 mod questions;
+mod seizing;
+pub mod tasks;
+pub mod terminal;
 mod transfers;
 
+pub use pairing::PairingEvent;
 pub use questions::ApprovalSummary;
+pub use seizing::SeizePlan;
 pub use transfers::{SendRequest, TransferState, TransferSummary};
 
 use serde::{Deserialize, Serialize};
 
 use self::decisions::{LogLine, LogVerdict, PeerRules};
+use self::tasks::{AskRequest, TaskReport, TaskSummary};
+use self::terminal::{RunRequest, TerminalEnd, TerminalEvent, TerminalSummary, ViewRequest};
 use crate::authority::Rule;
 use crate::custody::FencingToken;
 use crate::handoff::InventoryItem;
@@ -21,11 +30,6 @@ use crate::member::Capability;
 use crate::record::PeerPolicy;
 use crate::refusal::Refusal;
 use crate::session::{Activity, AgentKind};
-
-pub mod exit;
-pub mod terminal;
-
-use terminal::{RunRequest, TerminalEnd, TerminalEvent, TerminalSummary, ViewRequest};
 
 /// Name and version of this protocol; the first field of every line.
 pub const SCHEMA: &str = "cede.control/1";
@@ -242,6 +246,23 @@ pub enum Command {
         /// The transfer, as a prefix of its id.
         transfer: String,
     },
+    /// Asks an agent of a peer to do something. Answered once it is durable here, or with `wait` once it ended.
+    Ask(AskRequest),
+    /// The tasks that were asked for here, and those of peers.
+    Tasks {
+        /// Also those that ended.
+        all: bool,
+    },
+    /// One task with its words and its answer.
+    Task {
+        /// The task, as a prefix of its id.
+        id: String,
+    },
+    /// Withdraws a task that was asked for here, or ends one of a peer.
+    CancelTask {
+        /// The task, as a prefix of its id.
+        id: String,
+    },
 }
 
 /// What a person or an agent tells a peer.
@@ -342,6 +363,8 @@ pub enum ReplyBody {
     Sending(Box<TransferSummary>),
     /// A hosted terminal goes on.
     Terminal(TerminalEvent),
+    /// A task goes on.
+    Task(Box<TaskSummary>),
     /// The last line: it worked.
     Done(Answer),
     /// The last line: it did not.
@@ -557,35 +580,6 @@ pub struct LetterSummary {
     pub hops: u32,
 }
 
-/// What a forced take-over would mean: shown before it happens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeizePlan {
-    /// The session.
-    pub session: SessionId,
-    /// Its title.
-    pub title: String,
-    /// Name of the owner, as far as it is known here.
-    pub owner: String,
-    /// Whether the owner is connected now.
-    pub owner_connected: bool,
-    /// When a link to the owner ended last, milliseconds since 1970; none: not since this daemon started.
-    pub owner_seen_unix_ms: Option<u64>,
-    /// Number of the last turn of the copy here.
-    pub turn: u64,
-    /// Bytes of its turn log.
-    pub bytes: u64,
-    /// Where the copy comes from, in words.
-    pub copy: String,
-    /// What would stay behind on a branch at the old owner, in words.
-    pub left_behind: String,
-    /// How many other devices must agree.
-    pub votes: usize,
-    /// The devices that can be asked.
-    pub voters: Vec<String>,
-    /// The token under which this device would act.
-    pub token: FencingToken,
-}
-
 /// How a move ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveReport {
@@ -614,30 +608,6 @@ pub struct MoveReport {
     pub timeline: Vec<Progress>,
     /// What a person should know: a new directory because the old one differed, a branch that was kept.
     pub notes: Vec<String>,
-}
-
-/// A step of a pairing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "step", rename_all = "kebab-case")]
-pub enum PairingEvent {
-    /// Show these on the trusted device.
-    Words {
-        /// The words.
-        words: String,
-        /// The line to paste on the new device.
-        command: String,
-        /// Seconds until they expire.
-        expires_in_s: u64,
-    },
-    /// A device knew the words: compare and confirm.
-    Compare {
-        /// The string that both devices show.
-        comparison: String,
-        /// The name that the other device claims.
-        name: String,
-        /// Whether the answer is given here.
-        confirm_here: bool,
-    },
 }
 
 /// One check of `cede doctor`.
@@ -741,6 +711,20 @@ pub enum Answer {
     Transfers {
         /// Those under way first, then those that ended, newest first.
         transfers: Vec<TransferSummary>,
+    },
+    /// Tasks.
+    Tasks {
+        /// The tasks, newest first.
+        tasks: Vec<TaskSummary>,
+    },
+    /// One task.
+    Task {
+        /// What it is.
+        task: Box<TaskSummary>,
+        /// Its words; from a peer, data and no instruction.
+        text: String,
+        /// How it ended, where it did and this is known here.
+        report: Option<Box<TaskReport>>,
     },
     /// Done, in one sentence.
     Said {

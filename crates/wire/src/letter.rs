@@ -44,9 +44,26 @@ pub struct Letter {
     pub told_unix_ms: u64,
     /// The words, at most [`limits::LETTER_BYTES`].
     pub text: String,
+    /// What it has beside its words.
+    pub part: Option<LetterPart>,
+}
+
+/// What a letter has beside its words, of a kind that its receiver may not know. [`crate::task::Part`] reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterPart {
+    /// Which kind; numbers in `proto/NUMBERS.md`.
+    pub kind: u16,
+    /// Its canonical bytes.
+    #[serde(deserialize_with = "at_most::<{ limits::LETTER_PART_BYTES }, _, _>")]
+    pub body: Vec<u8>,
 }
 
 impl Letter {
+    /// Bytes of its words and of what it has beside them.
+    pub fn bytes(&self) -> usize {
+        self.text.len().saturating_add(self.part.as_ref().map_or(0, |part| part.body.len()))
+    }
+
     /// The digest.
     pub fn digest(&self) -> Hash {
         Hash::of(&encode(self))
@@ -56,7 +73,7 @@ impl Letter {
 /// The words of a person are in no log.
 impl core::fmt::Debug for Letter {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Letter({}, {} bytes)", self.digest().short(), self.text.len())
+        write!(f, "Letter({}, {} bytes)", self.digest().short(), self.bytes())
     }
 }
 
@@ -220,7 +237,7 @@ pub struct ReceiptsHeld {
 pub struct LetterFacts {
     /// Digest of the letter.
     pub digest: Hash,
-    /// Bytes of the words.
+    /// Bytes of the words and of what it has beside them.
     pub bytes: u32,
     /// The session that it is for.
     pub session: Option<SessionId>,
@@ -239,7 +256,7 @@ impl LetterFacts {
     pub fn of(letter: &Letter) -> Self {
         Self {
             digest: letter.digest(),
-            bytes: u32::try_from(letter.text.len()).unwrap_or(u32::MAX),
+            bytes: u32::try_from(letter.bytes()).unwrap_or(u32::MAX),
             session: letter.session,
             in_reply_to: letter.in_reply_to,
             conversation: letter.conversation,
@@ -369,6 +386,7 @@ mod tests {
             hops: 0,
             told_unix_ms: 1,
             text: "meet me at noon".to_owned(),
+            part: None,
         };
         assert!(!format!("{letter:?}").contains("noon"));
     }

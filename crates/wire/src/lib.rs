@@ -30,5 +30,6 @@ pub mod record;
 pub mod refusal;
 pub mod session;
 pub mod shown;
+pub mod task;
 pub mod terminal;
 pub mod transfer;

@@ -94,3 +94,22 @@ pub const AUDIT_CHECKPOINT_ENTRIES: u64 = 1_000;
 /// Longest question that is shown on another device, in bytes: with what is around it, it fits a frame. A longer one is answered
 /// where it waits.
 pub const POSED_BYTES: usize = 512 << 10;
+
+/// Longest words of a task. With its directory and its tools it still is a subject that a person can be shown.
+pub const TASK_BYTES: usize = 56 << 10;
+/// Most tools that a task names: more than any agent has.
+pub const TASK_TOOLS: usize = 32;
+/// Longest name of a tool.
+pub const TASK_TOOL_BYTES: usize = 64;
+/// Most turns of an agent for one task.
+pub const TASK_TURNS: u32 = 1_000;
+/// Longest time of a task, minutes: a morning. Whoever needs more asks again.
+pub const TASK_MINUTES: u32 = 240;
+/// Longest last message of an agent that travels back.
+pub const TASK_ANSWER_BYTES: usize = 64 << 10;
+/// Longest list of what changed in the directory.
+pub const TASK_CHANGES_BYTES: usize = 16 << 10;
+/// Longest line of progress, characters.
+pub const TASK_LINE_CHARS: usize = 200;
+/// Longest part of a letter beside its words: an answer with the longest list of changes fits twice.
+pub const LETTER_PART_BYTES: usize = 32 << 10;

@@ -9,7 +9,7 @@ use crate::custody::{Custody, FencingToken, SeizeVote};
 use crate::frame::Header;
 use crate::handoff::{Accept, Activated, CommitAck, Manifest, Offer};
 use crate::id::{DeviceId, HandoffId, Hash, MeshId, SessionId};
-use crate::letter::{LetterReceipts, Letters, ReceiptsHeld};
+use crate::letter::{LetterId, LetterReceipts, Letters, ReceiptsHeld};
 use crate::limits;
 use crate::member::MemberEntry;
 use crate::refusal::Refusal;
@@ -246,6 +246,13 @@ pub enum PeerMessage {
     Audit(AuditMirror),
     /// 31: a question for the person at another device, and the answer from there.
     Approver(Box<ApproverMessage>),
+    /// 32: what the agent does that works on a task of the other side. It is said once and kept nowhere.
+    TaskProgress {
+        /// The task.
+        task: LetterId,
+        /// One line, at most [`limits::TASK_LINE_CHARS`] characters.
+        line: String,
+    },
 }
 
 impl PeerMessage {
@@ -284,6 +291,7 @@ impl PeerMessage {
             Self::Terminal(_) => 29,
             Self::Audit(_) => 30,
             Self::Approver(_) => 31,
+            Self::TaskProgress { .. } => 32,
         }
     }
 
@@ -307,7 +315,7 @@ impl PeerMessage {
     /// # Errors
     /// [`DecodeError`]; the link is closed with `protocol`.
     pub fn from_frame(header: Header, body: &[u8]) -> Result<Option<Self>, DecodeError> {
-        if header.kind > 31 {
+        if header.kind > 32 {
             return Ok(None);
         }
         let message: Self = decode(body)?;

@@ -9,6 +9,7 @@ use crate::id::{DeviceId, HandoffId, Hash, SessionId};
 use crate::letter::LetterRecord;
 use crate::member::{Capability, MemberEntry};
 use crate::session::SessionKey;
+use crate::task::TaskRecord;
 use crate::transfer::TransferRecord;
 
 /// What this device does when a peer asks for a capability that needs a yes.
@@ -207,6 +208,8 @@ pub enum Record {
         /// Whether it may.
         may: bool,
     },
+    /// 24: something of tasks.
+    Task(TaskRecord),
 }
 
 impl Record {
@@ -237,6 +240,7 @@ impl Record {
             Self::RuleSet { .. } => 21,
             Self::Transfer(_) => 22,
             Self::ApproverSet { .. } => 23,
+            Self::Task(_) => 24,
         }
     }
 

@@ -4,6 +4,7 @@
 //! - `TOOL <name> <json>`: call that tool; several run one after another.
 //! - `SLOW <seconds>`: begin an answer and finish it later.
 //! - `HANG`: begin an answer and never finish it.
+//! - `REPORT`: say what the last tool answered.
 
 mod http;
 mod protocols;
@@ -29,6 +30,8 @@ pub enum Step {
     Assistant,
     /// The model called a tool.
     Call,
+    /// A tool answered.
+    Result(String),
 }
 
 /// A conversation and the tools that it offers.
@@ -65,16 +68,26 @@ const FOR_EVER: Duration = Duration::from_secs(100_000);
 impl Conversation {
     /// Decides on the next move; `number` makes answers distinct.
     pub fn next(&self, number: u64) -> Move {
-        let spoken = |step: &Step| matches!(step, Step::User(text) if !text.trim_start().starts_with('<'));
+        // Claude Code says so itself, after a tool was looked up.
+        let own = |text: &str| text.trim_start().starts_with('<') || text == "Tool loaded.";
+        let spoken = |step: &Step| matches!(step, Step::User(text) if !own(text));
         let last = self.steps.iter().rposition(spoken);
         let prompt = match last.and_then(|at| self.steps.get(at)) {
             Some(Step::User(text)) => text.as_str(),
             _ => "",
         };
-        let done = self.steps.iter().skip(last.unwrap_or(0)).filter(|step| **step == Step::Call).count();
+        let since = || self.steps.iter().skip(last.unwrap_or(0));
+        let done = since().filter(|step| **step == Step::Call).count();
         let calls = prompt.lines().filter_map(tool_order).filter(|(tool, _)| self.tools.contains(tool));
         if let Some((tool, arguments)) = calls.into_iter().nth(done) {
             return Move::Call { tool, arguments };
+        }
+        let result = since().rev().find_map(|step| match step {
+            Step::Result(text) => Some(text),
+            Step::User(_) | Step::Assistant | Step::Call => None,
+        });
+        if let Some(result) = result.filter(|_| prompt.lines().any(|line| line.trim() == "REPORT")) {
+            return Move::Say { text: format!("Answer {number}: {result}"), pause: Duration::ZERO };
         }
         let first: String = prompt.lines().next().unwrap_or("").chars().take(60).collect();
         Move::Say { text: format!("Answer {number} to: {first}"), pause: prompt.lines().map(pause_order).sum() }
@@ -150,6 +163,15 @@ mod tests {
         assert_eq!(second, Move::Call { tool: "shell".to_owned(), arguments: json!({"a": 2}) });
         let last = conversation(&[prompt, Step::Call, Step::Call]).next(3);
         assert_eq!(last, Move::Say { text: "Answer 3 to: do".to_owned(), pause: Duration::ZERO });
+    }
+
+    #[test]
+    fn report_is_what_the_last_tool_of_this_prompt_answered() {
+        let prompt = |text: &str| Step::User(text.to_owned());
+        let result = |text: &str| Step::Result(text.to_owned());
+        let steps = [prompt("first"), Step::Call, result("old"), prompt("REPORT"), Step::Call, result("new")];
+        let Move::Say { text, .. } = conversation(&steps).next(4) else { panic!("not said") };
+        assert_eq!(text, "Answer 4: new");
     }
 
     #[test]

@@ -14,7 +14,8 @@ fn told_until(devices: &mut Devices, id: SessionId, phase: Option<Phase>) -> Rep
             | ReplyBody::Planned(_)
             | ReplyBody::Pairing(_)
             | ReplyBody::Sending(_)
-            | ReplyBody::Terminal(_) => {}
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Task(_) => {}
         }
     };
     devices.a.kill();

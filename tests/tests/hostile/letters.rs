@@ -4,10 +4,12 @@ use cede_tests::devices::{Device, Devices, wait_until};
 use cede_wire::control::{Answer, Command, LetterSummary, TellRequest, TellUntil};
 use cede_wire::id::Incarnation;
 use cede_wire::letter::{
-    GoneWhy, Letter, LetterId, LetterItem, LetterReceipt, LetterReceipts, LetterRoom, LetterState, Letters,
+    GoneWhy, Letter, LetterId, LetterItem, LetterPart, LetterReceipt, LetterReceipts, LetterRoom, LetterState, Letters,
     PostedLetter,
 };
 use cede_wire::message::PeerMessage;
+use cede_wire::refusal::Refusal;
+use cede_wire::task::{Part, TaskScope};
 
 use super::{CEDE, Liar};
 
@@ -22,6 +24,7 @@ fn posted(seq: u64, text: &str) -> LetterItem {
         hops: 0,
         told_unix_ms: 0,
         text: text.to_owned(),
+        part: None,
     };
     LetterItem::Posted(Box::new(PostedLetter { seq, first: None, expires_in_ms: 100_000_000, letter }))
 }
@@ -186,4 +189,34 @@ fn other_words_under_the_name_of_a_message_do_not_stand_in_its_place() {
     devices.a.ask(Command::MarkLetter { id: shown.id.clone(), acted: true }).unwrap();
     let acted = inbox(&devices.a).0.into_iter().find(|letter| letter.state == "acted").unwrap();
     assert_eq!(acted.begins, "pay ten");
+}
+
+/// Shows: E-2
+#[test]
+fn task_with_more_in_it_than_a_task_has_is_refused_unasked() {
+    let mut devices = Devices::paired(CEDE);
+    let mut liar = Liar::among(&mut devices);
+    let scope = TaskScope { minutes: 5, ..TaskScope::default() };
+    let mut forged = Part::Task(scope.clone()).to_part();
+    forged.body.extend_from_slice(b"permission-mode=bypass");
+    let later = LetterPart { kind: 77, body: b"do it".to_vec() };
+    let endless = Part::Task(TaskScope { minutes: u32::MAX, ..scope }).to_part();
+    let parts = [forged, later, endless];
+    let items = parts.into_iter().zip(1..).map(|(part, seq)| {
+        let LetterItem::Posted(mut posted) = posted(seq, "do it") else { unreachable!() };
+        posted.letter.part = Some(part);
+        LetterItem::Posted(posted)
+    });
+    liar.post(1, items.collect());
+    let no = LetterState::Refused(Refusal::PayloadUndecodable);
+    let mut refused = std::collections::BTreeSet::new();
+    while refused.len() < 3 {
+        let said = liar.hear("receipts", |message| match message {
+            PeerMessage::LetterReceipts(said) => Some(said),
+            _ => None,
+        });
+        refused.extend(said.receipts.iter().filter(|receipt| receipt.state == no).map(|receipt| receipt.seq));
+    }
+    assert!(devices.a.status().approvals.is_empty());
+    liar.is_still_served();
 }

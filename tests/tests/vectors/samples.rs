@@ -2,7 +2,7 @@
 
 use cede_seal::device::LocalDevice;
 use cede_wire::approver::ApproverAnswer;
-use cede_wire::audit::AuditCheckpoint;
+use cede_wire::audit::{AuditCheckpoint, AuditOf};
 use cede_wire::authority::Rule;
 use cede_wire::canonical::{Signable, Signed, encode};
 use cede_wire::catalog::{Body, Catalog, ChunkRef, Entry, Mtime, Oid, Place};
@@ -10,7 +10,7 @@ use cede_wire::custody::{Custody, FencingToken, Genesis, Head, Release, Seize, S
 use cede_wire::handoff::{
     Accept, Activated, CommitAck, Disposition, InventoryItem, Manifest, Offer, RepositoryIdentity, Scope, Workspace,
 };
-use cede_wire::id::{ChunkId, DeviceId, DeviceKey, HandoffId, Hash, Incarnation, MeshId};
+use cede_wire::id::{ChunkId, ConnectionId, DeviceId, DeviceKey, HandoffId, Hash, Incarnation, MeshId};
 use cede_wire::letter::{
     GoneWhy, KeptLetter, Letter, LetterFacts, LetterId, LetterItem, LetterReceipt, LetterReceipts, LetterRecord,
     LetterRoom, LetterState, Letters, PostedLetter, ReceiptsHeld,
@@ -21,6 +21,7 @@ use cede_wire::path::RelPath;
 use cede_wire::record::{Doubt, PeerPolicy, PlacedSession, Record};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
+use cede_wire::task::{Part, TaskOutcome, TaskRecord, TaskResult, TaskScope};
 use cede_wire::terminal::{TerminalBody, TerminalMessage, Wish};
 use cede_wire::transfer::{TransferAccept, TransferKey, TransferOffer, TransferReceipt};
 use serde::Serialize;
@@ -47,6 +48,7 @@ pub(super) fn all() -> Vec<Vector> {
             .map(|(n, record)| named(&format!("record of letters {n}"), "M-3", "LetterRecord", record)),
     );
     all.push(named("letter", "M-2", "Letter", &letter()));
+    all.extend(task_parts());
     all.extend(transfers::all());
     all.extend(decisions::all());
     all.extend(refused_numbers());
@@ -406,6 +408,11 @@ pub(super) fn records() -> Vec<Record> {
         },
         transfers::records().remove(0),
         Record::ApproverSet { device: destination(), may: true },
+        Record::Task(TaskRecord::Began {
+            id: letter_id(source(), destination(), 8),
+            at_unix_ms: 1_790_000_000_002,
+            of: AuditOf::Request(ConnectionId::new([0x33; 16]), 3),
+        }),
     ]
 }
 
@@ -467,6 +474,7 @@ pub(super) fn messages() -> Vec<PeerMessage> {
         }),
         decisions::mirrors().remove(0),
         decisions::approving().remove(0),
+        PeerMessage::TaskProgress { task: letter_id(source(), destination(), 8), line: "cargo test".to_owned() },
     ]
 }
 
@@ -483,6 +491,7 @@ fn letter() -> Letter {
         hops: 2,
         told_unix_ms: 1_790_000_000_000,
         text: "the größe is 7".to_owned(),
+        part: None,
     }
 }
 
@@ -505,6 +514,45 @@ fn kept_letter() -> KeptLetter {
         at_unix_ms: 1_790_000_000_001,
         state: Some(LetterState::Shown),
     }
+}
+
+/// A task, its answer and its withdrawal, as letters hold them.
+fn task_parts() -> Vec<Vector> {
+    let scope = TaskScope {
+        directory: Some("db".to_owned()),
+        agent: Some(AgentKind::ClaudeCode),
+        read_only: true,
+        tools: vec!["Read".to_owned()],
+        turns: Some(5),
+        minutes: 20,
+    };
+    let result = TaskResult {
+        outcome: TaskOutcome::Refused(Refusal::InFlightWork),
+        agent: Some(AgentKind::Codex),
+        directory: "/home/ada/db".to_owned(),
+        exit: Some(-1),
+        took_ms: 300,
+        changes: "new      a (1 bytes)\n".to_owned(),
+        cost_micro_usd: Some(123_400),
+        turns: Some(3),
+        output_bytes: 70_000,
+        note: "somebody works with it".to_owned(),
+    };
+    let (id, by) = (letter_id(source(), destination(), 8), letter_id(destination(), source(), 2));
+    let mut longer = Part::Task(scope.clone()).to_part().body;
+    longer.push(1);
+    let not_canonical = "the bytes are not the canonical encoding of a TaskScope";
+    let withdrawal = Letter { part: Some(Part::Withdrawn(id).to_part()), ..letter() };
+    let ended = TaskRecord::Ended { id, outcome: TaskOutcome::Interrupted };
+    vec![
+        named("task", "E-2", "TaskScope", &scope),
+        refused("task with a byte more", "E-2", "TaskScope", &longer, not_canonical),
+        named("answer to a task", "E-5", "TaskResult", &result),
+        named("letter with a withdrawal", "E-9", "Letter", &withdrawal),
+        named("record of a task that was asked for", "E-4", "TaskRecord", &TaskRecord::Asked { id }),
+        named("record of an answer to a task", "E-5", "TaskRecord", &TaskRecord::Answered { id, by }),
+        named("record of a task that ended", "E-4", "TaskRecord", &ended),
+    ]
 }
 
 /// The records of letters that the list of records has not, in the order of their numbers.
@@ -546,7 +594,7 @@ fn refused_numbers() -> Vec<Vector> {
         refused("refusal of a later version", "R-1", "Refusal", &[20], "the bytes are not a Refusal"),
         refused("agent of a later version", "A-1", "AgentKind", &[5], "the bytes are not a AgentKind"),
         refused("capability of a later version", "P-6", "Capability", &[7], "the bytes are not a Capability"),
-        refused("record of a later version", "J-6", "Record", &[24], "the bytes are not a Record"),
+        refused("record of a later version", "J-6", "Record", &[25], "the bytes are not a Record"),
         refused("custody of a later version", "H-3", "Custody", &[3], "the bytes are not a Custody"),
     ]
 }
@@ -628,7 +676,7 @@ fn frames_at_the_edge() -> Vec<Vector> {
     let not_a_message = "the bytes are not a PeerMessage";
     let other_kind = [&[18, 0, 1, 0, 0, 0][..], &[17]].concat();
     vec![
-        refused("frame of a later kind", "C-5", "frame", &[32, 0, 2, 0, 0, 0, 1, 2], "skipped"),
+        refused("frame of a later kind", "C-5", "frame", &[33, 0, 2, 0, 0, 0, 1, 2], "skipped"),
         refused("frame over the limit", "C-4", "frame", &[17, 0, 1, 0, 16, 0], "frame too long: 1048577 bytes"),
         refused("frame with the body of another kind", "C-5", "frame", &other_kind, not_a_message),
         refused("frame without its body", "C-5", "frame", &[17, 0, 1, 0, 0, 0], "the frame ends early"),

@@ -10,7 +10,7 @@ use crate::adapter::LeftoverProcess;
 use crate::adapter::limits::COMMAND_CHARS;
 
 /// When a process started, in clock ticks since boot; `None` where it does not run.
-pub(super) fn start_ticks(pid: u32) -> Option<u64> {
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses and may hold anything; the last one closes it.
     let fields = stat.rsplit_once(')')?.1;
@@ -21,7 +21,7 @@ pub(super) fn start_ticks(pid: u32) -> Option<u64> {
 }
 
 /// True where exactly this process still runs: ids are used again.
-pub(super) fn runs(pid: u32, ticks: u64) -> bool {
+pub(crate) fn runs(pid: u32, ticks: u64) -> bool {
     start_ticks(pid) == Some(ticks)
 }
 
@@ -73,7 +73,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 /// Every process whose environment holds one of the markers and whose program is not the agent itself.
-pub(super) fn marked(markers: &[String], agent: &str) -> Vec<LeftoverProcess> {
+pub(crate) fn marked(markers: &[String], agent: &str) -> Vec<LeftoverProcess> {
     pids().filter_map(|pid| leftover(pid, markers)).filter(|found| !is_program(found.pid, agent)).collect()
 }
 

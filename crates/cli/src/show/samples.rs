@@ -230,3 +230,39 @@ pub(crate) fn letter() -> cede_wire::control::LetterSummary {
         hops: 0,
     }
 }
+
+pub(crate) fn task() -> (cede_wire::control::tasks::TaskSummary, cede_wire::control::tasks::TaskReport) {
+    let summary = cede_wire::control::tasks::TaskSummary {
+        id: "5be0c1d9".into(),
+        from: "laptop".into(),
+        to: "server".into(),
+        asked_here: true,
+        session: None,
+        state: "done".into(),
+        standing: "done at server in 72 s".into(),
+        told_unix_ms: NOW - 300_000,
+        begins: "run the migration tests".into(),
+        scope: cede_wire::task::TaskScope {
+            directory: Some("db".into()),
+            agent: None,
+            read_only: true,
+            tools: Vec::new(),
+            turns: None,
+            minutes: 20,
+        },
+        line: String::new(),
+    };
+    let report = cede_wire::control::tasks::TaskReport {
+        text: "All 214 tests pass.".into(),
+        agent: Some(AgentKind::ClaudeCode),
+        directory: "/home/ada/db".into(),
+        exit: Some(0),
+        took_ms: 72_300,
+        changes: "new      report.txt (214 bytes)\n".into(),
+        cost_micro_usd: Some(123_400),
+        turns: Some(3),
+        output_bytes: 45_000,
+        note: String::new(),
+    };
+    (summary, report)
+}

@@ -24,7 +24,8 @@ pub(crate) fn tell(hand: &Hand<'_>, tell: Tell) -> Result<u8, Failure> {
             | cede_wire::control::ReplyBody::Planned(_)
             | cede_wire::control::ReplyBody::Pairing(_)
             | cede_wire::control::ReplyBody::Sending(_)
-            | cede_wire::control::ReplyBody::Terminal(_) => {}
+            | cede_wire::control::ReplyBody::Terminal(_)
+            | cede_wire::control::ReplyBody::Task(_) => {}
         }
     };
     let code = code(&letter, waits);
@@ -72,7 +73,7 @@ fn request(tell: Tell) -> Result<TellRequest, Failure> {
     })
 }
 
-fn read_words() -> Result<String, Failure> {
+pub(crate) fn read_words() -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().take(LETTER_BYTES as u64 + 1).read_to_end(&mut bytes);
     let words = read.map_err(|error| error.to_string());

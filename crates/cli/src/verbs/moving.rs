@@ -110,7 +110,7 @@ impl<'a> Watch<'a> {
             ReplyBody::Failed(failure) => return Some(Err(failure)),
             ReplyBody::Progress(progress) => self.step(progress),
             ReplyBody::Planned(plan) => self.planned(plan),
-            ReplyBody::Pairing(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) => {}
+            ReplyBody::Pairing(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) | ReplyBody::Task(_) => {}
         }
         None
     }
@@ -158,7 +158,11 @@ impl<'a> Watch<'a> {
         while let Ok(Event::Reply(body)) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
             match *body {
                 ReplyBody::Progress(progress) => self.last = Some(progress),
-                ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) => {}
+                ReplyBody::Planned(_)
+                | ReplyBody::Pairing(_)
+                | ReplyBody::Sending(_)
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Task(_) => {}
                 ReplyBody::Done(_) | ReplyBody::Failed(_) => return,
             }
         }

@@ -52,7 +52,11 @@ fn follow(hand: &Hand<'_>, mut answers: Answers, welcome_unseen: bool) -> Result
                 return Ok(exit::OK);
             }
             ReplyBody::Failed(failure) => return Err(failure),
-            ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) => {}
+            ReplyBody::Progress(_)
+            | ReplyBody::Planned(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Task(_) => {}
         }
     }
 }

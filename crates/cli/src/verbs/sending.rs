@@ -53,7 +53,11 @@ fn until_the_end(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Answer, Fa
                     hand.terminal.reply(&ReplyBody::Sending(summary.clone()));
                     last = Some(summary);
                 }
-                ReplyBody::Progress(_) | ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Terminal(_) => {}
+                ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Pairing(_)
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Task(_) => {}
             },
             Ok(Event::Interrupted) => {
                 carried.clear();

@@ -106,6 +106,7 @@ impl View {
                     | ReplyBody::Planned(_)
                     | ReplyBody::Pairing(_)
                     | ReplyBody::Sending(_)
+                    | ReplyBody::Task(_)
                     | ReplyBody::Done(_) => {
                         return Err(fault::unexpected_answer());
                     }

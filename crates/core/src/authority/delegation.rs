@@ -1,7 +1,7 @@
 //! A task that a peer asks this device to do. Source: SPEC U-4.
 
 use cede_wire::authority::{Locality, Subject, SubjectTooLong};
-use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::member::Capability;
 
 use super::{
@@ -19,16 +19,26 @@ pub struct Delegation {
     pub session: Option<SessionId>,
     /// What to do, in the peer's words.
     pub task: String,
+    /// What it may do and where: our names, each with what is done.
+    pub scope: Vec<(String, String)>,
+    /// The hash of the whole request, so that the yes is for nothing else.
+    pub digest: Option<Hash>,
 }
 
 impl Delegation {
-    /// What the operator is shown: the task, whole, and who wants it.
+    /// What the operator is shown: the task, whole, who wants it, and what it may do.
     ///
     /// # Errors
     /// [`SubjectTooLong`].
     pub fn subject(&self) -> Result<Subject, SubjectTooLong> {
-        let subject = Subject::new(&self.task)?;
-        self.session.map_or(Ok(subject.clone()), |session| subject.with("for session", &session.to_string()))
+        let mut subject = Subject::new(&self.task)?;
+        if let Some(session) = self.session {
+            subject = subject.with("for session", &session.to_string())?;
+        }
+        for (name, value) in &self.scope {
+            subject = subject.with(name, value)?;
+        }
+        Ok(self.digest.map_or(subject.clone(), |digest| subject.bound_to(digest)))
     }
 
     pub(super) fn turn_of(&self, peer: ConnectedPeer) -> PeerTurn {

@@ -411,8 +411,12 @@ fn crowd_behind_one_question_is_bounded() {
 #[test]
 fn approved_delegation_becomes_a_turn_of_the_peer() {
     let mut one = World::new();
-    let delegation =
-        Delegation { request: RequestId(1), session: Some(SessionId::new([5; 16])), task: "run".to_owned() };
+    let delegation = Delegation {
+        request: RequestId(1),
+        session: Some(SessionId::new([5; 16])),
+        task: "run".to_owned(),
+        ..nothing()
+    };
     one.authority.authorize_delegation(&mut one.memory, &delegation, false, one.now);
     one.drain();
     assert_eq!(one.waiting[0].shown.subject.text(), "run");
@@ -428,7 +432,7 @@ fn approved_delegation_becomes_a_turn_of_the_peer() {
 #[test]
 fn permit_for_another_task_or_capability_is_no_turn() {
     let mut one = World::new();
-    let task = |task: &str| Delegation { request: RequestId(1), session: None, task: task.to_owned() };
+    let task = |task: &str| Delegation { request: RequestId(1), session: None, task: task.to_owned(), ..nothing() };
     one.authority.authorize_delegation(&mut one.memory, &task("run"), false, one.now);
     one.drain();
     one.says(OperatorAnswer::Yes);
@@ -442,12 +446,42 @@ fn permit_for_another_task_or_capability_is_no_turn() {
     assert_eq!(one.permit(3).into_turn(&task(&long)), Err(Swapped));
 }
 
+/// Shows: U-7, E-3
+#[test]
+fn permit_is_for_the_whole_scope_of_a_task() {
+    let shown = Delegation {
+        task: "run".to_owned(),
+        scope: vec![("in".to_owned(), "/srv/a".to_owned()), ("may".to_owned(), "look only".to_owned())],
+        digest: Some(Hash::of(b"request")),
+        ..nothing()
+    };
+    let others = [
+        Delegation { digest: Some(Hash::of(b"another")), ..shown.clone() },
+        Delegation { digest: None, ..shown.clone() },
+        Delegation { scope: vec![("in".to_owned(), "/srv/b".to_owned()), shown.scope[1].clone()], ..shown.clone() },
+        Delegation { scope: shown.scope[..1].to_vec(), ..shown.clone() },
+        Delegation { session: Some(SessionId::new([5; 16])), ..shown.clone() },
+    ];
+    for other in others {
+        let mut one = World::new();
+        one.authority.authorize_delegation(&mut one.memory, &shown, false, one.now);
+        one.drain();
+        assert_eq!(one.waiting[0].shown.subject.lines(), shown.scope);
+        one.says(OperatorAnswer::Yes);
+        assert_eq!(one.permit(1).into_turn(&other), Err(Swapped), "{other:?}");
+    }
+}
+
+fn nothing() -> Delegation {
+    Delegation { request: RequestId(1), session: None, task: String::new(), scope: Vec::new(), digest: None }
+}
+
 /// Shows: U-4
 #[test]
 fn task_that_cannot_be_shown_is_declined_unasked() {
     let mut one = World::new();
     let task = "x".repeat(SUBJECT_BYTES + 1);
-    let delegation = Delegation { request: RequestId(1), session: None, task };
+    let delegation = Delegation { request: RequestId(1), session: None, task, ..nothing() };
     one.authority.authorize_delegation(&mut one.memory, &delegation, false, one.now);
     one.drain();
     assert_eq!((one.decided(1), one.asked), ((false, DecidedBy::Size), 0));

@@ -65,7 +65,8 @@ impl Custodian {
             | PeerMessage::Audit(_)
             | PeerMessage::Approver(_)
             | PeerMessage::Transfer(_)
-            | PeerMessage::Terminal(_) => {}
+            | PeerMessage::Terminal(_)
+            | PeerMessage::TaskProgress { .. } => {}
         }
     }
 

@@ -155,7 +155,8 @@ impl Custodian {
             | Record::RuleSet { .. }
             | Record::ApproverSet { .. }
             | Record::AddressSeen { .. }
-            | Record::Letter(_) => {}
+            | Record::Letter(_)
+            | Record::Task(_) => {}
         }
         Ok(())
     }

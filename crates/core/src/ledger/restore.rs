@@ -64,7 +64,8 @@ impl Ledger {
                 | Record::Confirmed { .. }
                 | Record::SeizedSeen { .. }
                 | Record::Marked { .. }
-                | Record::Transfer(_) => {}
+                | Record::Transfer(_)
+                | Record::Task(_) => {}
             }
         }
         ledger.drop_old();

@@ -240,6 +240,7 @@ const fn act_word(act: AuditAct) -> &'static str {
         AuditAct::Confirmed => "confirmed the records",
         AuditAct::ApproverNamed => "named an approver:",
         AuditAct::ApproverEnded => "ended an approver:",
+        AuditAct::Delegated => "asked for a task",
     }
 }
 

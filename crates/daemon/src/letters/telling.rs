@@ -78,7 +78,7 @@ impl Actor {
         }
     }
 
-    fn heading(&self, request: &TellRequest) -> Result<(Heading, String), Failure> {
+    pub(crate) fn heading(&self, request: &TellRequest) -> Result<(Heading, String), Failure> {
         if self.read_only {
             return Err(failure(exit::FAILED, NOT_TOLD, "the journal is damaged", "cede doctor"));
         }
@@ -111,7 +111,7 @@ impl Actor {
         Ok((heading, name))
     }
 
-    fn not_told(&self, error: &TellError, to: Option<DeviceId>) -> Failure {
+    pub(crate) fn not_told(&self, error: &TellError, to: Option<DeviceId>) -> Failure {
         let why = match error {
             TellError::PassedOn(next) => format!("{error}, to {}", self.device_name(*next)),
             TellError::NotBegun
@@ -265,11 +265,17 @@ fn letter(request: &TellRequest, heading: &Heading, session: Option<SessionId>) 
         hops: heading.hops,
         told_unix_ms: unix_ms(),
         text: request.text.clone(),
+        part: None,
     })
 }
 
 /// The session at that device that a text means, as far as the device told of its sessions.
-async fn session_there(context: &Context, device: DeviceId, text: &str, name: &str) -> Result<SessionId, Failure> {
+pub(crate) async fn session_there(
+    context: &Context,
+    device: DeviceId,
+    text: &str,
+    name: &str,
+) -> Result<SessionId, Failure> {
     let wanted = text.to_owned();
     let here = context.ask(move |actor| actor.known(Some(&wanted), "")).await;
     if let Some(session) = here.map_err(stopping)? {
@@ -280,7 +286,14 @@ async fn session_there(context: &Context, device: DeviceId, text: &str, name: &s
         let listed: Vec<_> = context.listings.of(device).into_iter().map(|one| one.info).collect();
         sessions::pick(&listed, Some(&wanted), "").map(|info| info.key.id())
     });
-    found.await.map_err(stopping)?.map_err(|failed| {
+    let mut found = found.await.map_err(stopping)?;
+    if found.is_err()
+        && let Some(listed) = sessions::of_peer(context, device).await
+    {
+        // It may have begun since that device told of its sessions last.
+        found = sessions::pick(&listed, Some(text), "").map(|info| info.key.id());
+    }
+    found.map_err(|failed| {
         let why = format!("{name} told of no session called {text}");
         Failure {
             refusal: None::<Refusal>,

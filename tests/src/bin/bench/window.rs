@@ -115,7 +115,8 @@ fn interrupted(program: &Path, end: End) -> (Option<Duration>, u64) {
             | ReplyBody::Planned(_)
             | ReplyBody::Pairing(_)
             | ReplyBody::Sending(_)
-            | ReplyBody::Terminal(_) => {}
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Task(_) => {}
         }
     }
 }

@@ -65,6 +65,10 @@ fn speaker(role: &str, content: &Value) -> Vec<Step> {
     }
 }
 
+fn result(content: &Value) -> Step {
+    Step::Result(said(content).join("\n"))
+}
+
 /// Keeps the line open for as long as the answer takes.
 fn pause(stream: &mut TcpStream, long: Duration) -> io::Result<()> {
     let end = Instant::now() + long;
@@ -89,6 +93,9 @@ fn responses(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()
                 conversation.steps.extend(speaker(word(item, "role"), item.get("content").unwrap_or(&Value::Null)));
             }
             kind if kind.ends_with("_call") => conversation.steps.push(Step::Call),
+            kind if kind.ends_with("_call_output") => {
+                conversation.steps.push(result(item.get("output").unwrap_or(&Value::Null)));
+            }
             _ => {}
         }
     }
@@ -151,6 +158,9 @@ fn chat(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()> {
     for message in list(body, "messages") {
         conversation.steps.extend(speaker(word(message, "role"), message.get("content").unwrap_or(&Value::Null)));
         conversation.steps.extend(list(message, "tool_calls").iter().map(|_| Step::Call));
+        if word(message, "role") == "tool" {
+            conversation.steps.push(result(message.get("content").unwrap_or(&Value::Null)));
+        }
     }
     let named = |tool: &Value| tool.pointer("/function/name").and_then(Value::as_str).map(str::to_owned);
     conversation.tools.extend(list(body, "tools").iter().filter_map(named));
@@ -192,6 +202,8 @@ fn messages(stream: &mut TcpStream, body: &Value, number: u64) -> io::Result<()>
         conversation.steps.extend(speaker(word(message, "role"), content));
         let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
         conversation.steps.extend(blocks.iter().filter(|block| word(block, "type") == "tool_use").map(|_| Step::Call));
+        let results = blocks.iter().filter(|block| word(block, "type") == "tool_result");
+        conversation.steps.extend(results.map(|block| result(block.get("content").unwrap_or(&Value::Null))));
     }
     conversation.tools.extend(list(body, "tools").iter().map(|tool| word(tool, "name").to_owned()));
     let usage = json!({ "input_tokens": 9, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 4 });

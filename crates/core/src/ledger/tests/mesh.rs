@@ -142,6 +142,7 @@ impl Mesh {
             hops: 0,
             told_unix_ms: self.now.unix_ms,
             text: text.to_owned(),
+            part: None,
         };
         LetterFacts::of(&letter)
     }

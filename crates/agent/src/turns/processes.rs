@@ -1,0 +1,39 @@
+//! The end of everything that a turn started. Agents give their tools process groups of their own, so a group is not
+//! enough: whatever carries the turn's mark in its environment goes.
+
+use cede_wire::task::TASK_VARIABLE;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::limits::SWEEPS;
+use crate::adapter::processes;
+
+/// Asks the group of a program to end as it ends best.
+pub(super) fn ask_to_end(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // One that is gone has ended already.
+        let _ = kill_process_group(pid, signal);
+    }
+}
+
+/// Kills every process that carries this mark, and says how many there were: after a restart, what an earlier life of the
+/// daemon left running.
+pub fn end_marked(mark: &str) -> usize {
+    let marker = format!("{TASK_VARIABLE}={mark}");
+    let mut killed = 0;
+    for _ in 0..SWEEPS {
+        let found = processes::marked(std::slice::from_ref(&marker), "");
+        if found.is_empty() {
+            break;
+        }
+        for process in found {
+            let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+            if processes::runs(process.pid, process.start_ticks)
+                && pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+            {
+                killed += 1;
+            }
+        }
+        std::thread::sleep(super::limits::LOOK);
+    }
+    killed
+}

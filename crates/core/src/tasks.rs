@@ -1,0 +1,229 @@
+//! The book of tasks: which letters are tasks, which of them ran here, and that none runs twice.
+//!
+//! It asks nobody, starts nothing and knows no words. What it returns is durable before what it permits happens: a program
+//! starts only after [`TaskBook::begin`] is in the journal, and what began and did not end before a restart is
+//! [`TaskBook::cut_off`], for good. Rules: `SPEC.md`, section E.
+
+use std::collections::BTreeMap;
+
+use cede_wire::audit::AuditOf;
+use cede_wire::id::DeviceId;
+use cede_wire::letter::LetterId;
+use cede_wire::record::Record;
+use cede_wire::task::{TaskOutcome, TaskRecord};
+
+use crate::limits;
+
+/// The tasks of one device, both directions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskBook {
+    asked: BTreeMap<LetterId, Option<LetterId>>,
+    ran: BTreeMap<LetterId, Ran>,
+    /// In the order in which they came into the book.
+    order: Vec<LetterId>,
+}
+
+/// A task that a program was started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ran {
+    /// When, milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// How the yes is named in the record of decisions.
+    pub of: AuditOf,
+    /// How it ended; none: it has not.
+    pub outcome: Option<TaskOutcome>,
+}
+
+impl TaskBook {
+    /// The book that these records say.
+    pub fn restore<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+        let mut book = Self::default();
+        for record in records {
+            if let Record::Task(record) = record {
+                book.take(*record);
+            }
+        }
+        book
+    }
+
+    fn take(&mut self, record: TaskRecord) {
+        match record {
+            TaskRecord::Asked { id } => {
+                self.asked.entry(id).or_default();
+                self.keep(id);
+            }
+            TaskRecord::Answered { id, by } => {
+                if let Some(answer) = self.asked.get_mut(&id) {
+                    answer.get_or_insert(by);
+                }
+            }
+            TaskRecord::Began { id, at_unix_ms, of } => {
+                self.ran.entry(id).or_insert(Ran { at_unix_ms, of, outcome: None });
+                self.keep(id);
+            }
+            TaskRecord::Ended { id, outcome } => {
+                if let Some(ran) = self.ran.get_mut(&id) {
+                    ran.outcome.get_or_insert(outcome);
+                }
+            }
+        }
+    }
+
+    /// Room is made by forgetting the oldest that is over. What runs, or was not answered, goes last.
+    fn keep(&mut self, id: LetterId) {
+        if self.order.contains(&id) {
+            return;
+        }
+        self.order.push(id);
+        while self.order.len() > limits::TASKS {
+            let over = |id: &LetterId| match (self.ran.get(id), self.asked.get(id)) {
+                (Some(ran), _) => ran.outcome.is_some(),
+                (None, asked) => asked.is_some_and(Option::is_some),
+            };
+            let oldest = |id: &LetterId| self.ran.get(id).is_none_or(|ran| ran.outcome.is_some());
+            let at = self.order.iter().position(over).or_else(|| self.order.iter().position(oldest));
+            let forgotten = self.order.remove(at.unwrap_or_default());
+            self.asked.remove(&forgotten);
+            self.ran.remove(&forgotten);
+        }
+    }
+
+    /// A letter of the outbox is a task. None: that is known.
+    pub fn ask(&mut self, id: LetterId) -> Option<TaskRecord> {
+        self.put(TaskRecord::Asked { id })
+    }
+
+    /// An answer came. None: it answers no task of this device, another answer came before, or another device says it.
+    pub fn answer(&mut self, id: LetterId, by: LetterId) -> Option<TaskRecord> {
+        let open = self.asked.get(&id).is_some_and(Option::is_none);
+        if open && by.origin == id.stream { self.put(TaskRecord::Answered { id, by }) } else { None }
+    }
+
+    /// A program is about to be started. None: it was before, and is not again.
+    pub fn begin(&mut self, id: LetterId, at_unix_ms: u64, of: AuditOf) -> Option<TaskRecord> {
+        if self.ran.contains_key(&id) { None } else { self.put(TaskRecord::Began { id, at_unix_ms, of }) }
+    }
+
+    /// It is over. None: it did not run, or was over before.
+    pub fn end(&mut self, id: LetterId, outcome: TaskOutcome) -> Option<TaskRecord> {
+        let runs = self.ran.get(&id).is_some_and(|ran| ran.outcome.is_none());
+        if runs { self.put(TaskRecord::Ended { id, outcome }) } else { None }
+    }
+
+    fn put(&mut self, record: TaskRecord) -> Option<TaskRecord> {
+        let before = self.clone();
+        self.take(record);
+        (*self != before).then_some(record)
+    }
+
+    /// What began and did not end: right after a restart, what the end of this device cut off.
+    pub fn cut_off(&self) -> Vec<LetterId> {
+        self.ran.iter().filter(|(_, ran)| ran.outcome.is_none()).map(|(id, _)| *id).collect()
+    }
+
+    /// What became of a task that ran here; none: no program was started for it.
+    pub fn ran(&self, id: LetterId) -> Option<Ran> {
+        self.ran.get(&id).copied()
+    }
+
+    /// Every task that was asked for here, with its answer.
+    pub fn asked(&self) -> impl Iterator<Item = (LetterId, Option<LetterId>)> {
+        self.asked.iter().map(|(id, answer)| (*id, *answer))
+    }
+
+    /// Every task that ran here.
+    pub fn all_that_ran(&self) -> impl Iterator<Item = (LetterId, Ran)> {
+        self.ran.iter().map(|(id, ran)| (*id, *ran))
+    }
+
+    /// A device that is no member any more asked for nothing, and was asked for nothing.
+    pub fn forget(&mut self, device: DeviceId) {
+        let theirs = |id: &LetterId| id.origin == device || id.stream == device;
+        self.asked.retain(|id, _| !theirs(id));
+        // What runs stays until it is over: it must not be begun again.
+        self.ran.retain(|id, ran| !theirs(id) || ran.outcome.is_none());
+        let (asked, ran) = (&self.asked, &self.ran);
+        self.order.retain(|id| asked.contains_key(id) || ran.contains_key(id));
+    }
+
+    /// The same book in few records.
+    pub fn records(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for id in &self.order {
+            if let Some(answer) = self.asked.get(id) {
+                records.push(TaskRecord::Asked { id: *id });
+                records.extend(answer.map(|by| TaskRecord::Answered { id: *id, by }));
+            }
+            if let Some(ran) = self.ran.get(id) {
+                records.push(TaskRecord::Began { id: *id, at_unix_ms: ran.at_unix_ms, of: ran.of });
+                records.extend(ran.outcome.map(|outcome| TaskRecord::Ended { id: *id, outcome }));
+            }
+        }
+        records.into_iter().map(Record::Task).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cede_wire::id::{ConnectionId, Incarnation};
+
+    use super::*;
+
+    const ME: DeviceId = DeviceId::new([1; 32]);
+    const PEER: DeviceId = DeviceId::new([2; 32]);
+    const OF: AuditOf = AuditOf::Request(ConnectionId::new([3; 16]), 1);
+
+    fn id(origin: DeviceId, stream: DeviceId, seq: u64) -> LetterId {
+        LetterId { origin, incarnation: Incarnation::new([7; 16]), stream, seq }
+    }
+
+    fn restored(book: &TaskBook) -> TaskBook {
+        TaskBook::restore(book.records().iter())
+    }
+
+    /// Shows: E-4
+    #[test]
+    fn task_that_began_never_begins_again() {
+        let mut book = TaskBook::default();
+        let task = id(PEER, ME, 1);
+        assert!(book.begin(task, 5, OF).is_some());
+        assert_eq!(book.begin(task, 6, OF), None);
+        let mut after = restored(&book);
+        assert_eq!((after.cut_off(), after.begin(task, 7, OF)), (vec![task], None));
+        assert!(after.end(task, TaskOutcome::Interrupted).is_some());
+        assert_eq!(after.end(task, TaskOutcome::Done), None, "an end stays");
+        let mut later = restored(&after);
+        assert_eq!((later.cut_off(), later.begin(task, 8, OF)), (Vec::new(), None));
+        assert_eq!(later.ran(task), Some(Ran { at_unix_ms: 5, of: OF, outcome: Some(TaskOutcome::Interrupted) }));
+        assert_eq!(later.end(id(PEER, ME, 2), TaskOutcome::Done), None, "what did not begin does not end");
+    }
+
+    /// Shows: E-5
+    #[test]
+    fn first_answer_of_the_device_that_was_asked_counts() {
+        let mut book = TaskBook::default();
+        let task = id(ME, PEER, 1);
+        assert_eq!(book.answer(task, id(PEER, ME, 9)), None, "nothing was asked");
+        assert!(book.ask(task).is_some() && book.ask(task).is_none());
+        assert_eq!(book.answer(task, id(DeviceId::new([3; 32]), ME, 9)), None);
+        assert!(book.answer(task, id(PEER, ME, 9)).is_some());
+        assert_eq!(book.answer(task, id(PEER, ME, 10)), None);
+        assert_eq!(restored(&book).asked().collect::<Vec<_>>(), [(task, Some(id(PEER, ME, 9)))]);
+    }
+
+    #[test]
+    fn book_is_bounded_and_keeps_what_runs() {
+        let mut book = TaskBook::default();
+        let runs = id(PEER, ME, 1);
+        book.begin(runs, 1, OF);
+        for seq in 2..=2 * limits::TASKS as u64 {
+            book.begin(id(PEER, ME, seq), seq, OF);
+            book.end(id(PEER, ME, seq), TaskOutcome::Done);
+        }
+        assert_eq!(book.all_that_ran().count(), limits::TASKS);
+        assert_eq!(book.cut_off(), [runs]);
+        assert_eq!(restored(&book), book);
+        book.forget(PEER);
+        assert_eq!(book.all_that_ran().map(|(id, _)| id).collect::<Vec<_>>(), [runs]);
+    }
+}

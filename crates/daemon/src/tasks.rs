@@ -1,0 +1,304 @@
+//! Tasks: what a peer asks an agent here to do, and what was asked of peers. Source: SPEC E-1 to E-9.
+//!
+//! A task is a letter with a part beside its words, so that it comes once, waits for a device that is away and runs out.
+//! The yes is the authority's, for exactly what is done. What may run twice never does: the book of tasks is in the journal
+//! before a program starts.
+//!
+//! ```text
+//! a letter with a task came      task_came → consider → the question (considering)
+//! the yes                        looked at again, compared with what was shown, begun (considering)
+//! the program                    in its own group, to its end, its time or the stop (running)
+//! the answer                     a reply with a part; then it is over (answering)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cede_core::authority::RequestId;
+use cede_core::ledger::Standing;
+use cede_core::tasks::TaskBook;
+use cede_wire::audit::{AuditOf, AuditOutcome};
+use cede_wire::canonical::encode;
+use cede_wire::id::{DeviceId, Hash, SessionId};
+use cede_wire::letter::{Letter, LetterId, LetterState};
+use cede_wire::member::Capability;
+use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
+use cede_wire::session::AgentKind;
+use cede_wire::task::{Part, TaskOutcome, TaskResult, TaskScope};
+
+use crate::actor::Actor;
+use crate::authorities::Asker;
+use crate::control::Replies;
+use crate::letters::words_of;
+use crate::limits;
+
+mod answering;
+mod asking;
+mod collecting;
+mod considering;
+mod listing;
+mod running;
+
+/// The tasks of this device.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    book: TaskBook,
+    /// Of letters that are on their way into the inbox: those with a part.
+    parts: BTreeSet<Hash>,
+    /// Tasks of peers that are not decided.
+    waiting: BTreeMap<LetterId, Waiting>,
+    running: BTreeMap<LetterId, Running>,
+    /// What agents of peers did last for tasks that were asked for here.
+    lines: BTreeMap<LetterId, String>,
+    /// Who waits for the end of a task.
+    watches: Vec<(LetterId, Replies)>,
+}
+
+/// A task that waits for its yes.
+struct Waiting {
+    letter: Arc<Letter>,
+    scope: TaskScope,
+    stage: Stage,
+    /// How the decision about it is named in the record.
+    of: Option<AuditOf>,
+}
+
+/// How far the question is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nobody is asked: there is no link, or too many questions wait.
+    Idle,
+    /// It is looked at.
+    Looking,
+    /// The operator is asked.
+    Asked(Asker, RequestId),
+    /// The operator said yes; it is looked at again.
+    Allowed,
+}
+
+/// A task that an agent works on. It ends with the value.
+struct Running {
+    stop: Arc<AtomicBool>,
+    agent: AgentKind,
+    line: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Marks everything that a task starts.
+fn mark(id: LetterId) -> String {
+    Hash::of(&encode(&id)).to_string()
+}
+
+impl Tasks {
+    pub(crate) fn of(book: TaskBook) -> Self {
+        Self { book, ..Self::default() }
+    }
+
+    /// A letter with a part is being kept.
+    pub(crate) fn expect(&mut self, digest: Hash) {
+        // What is more than this is found at the next start.
+        if self.parts.len() < limits::PARTS_EXPECTED {
+            self.parts.insert(digest);
+        }
+    }
+}
+
+impl Actor {
+    /// What a restart found: tasks that it cut off, and letters that nobody looked into.
+    pub(crate) fn begin_tasks(&mut self) {
+        if self.read_only {
+            return;
+        }
+        self.end_tasks_of_strangers();
+        self.tasks_were_cut_off();
+        self.collect_places();
+        let open: Vec<LetterId> = self.ledger.inbox().filter(is_open).map(|letter| letter.kept.id).collect();
+        self.look_for_parts(open);
+    }
+
+    /// A letter stands in the inbox.
+    pub(crate) fn task_may_have_come(&mut self, id: LetterId) {
+        let digest = self.ledger.received(id).map(|letter| letter.kept.facts.digest);
+        if digest.is_some_and(|digest| self.tasks.parts.remove(&digest)) {
+            self.look_for_parts(vec![id]);
+        }
+    }
+
+    fn look_for_parts(&self, ids: Vec<LetterId>) {
+        let letters: Vec<(LetterId, Hash)> =
+            ids.into_iter().filter_map(|id| Some((id, self.ledger.received(id)?.kept.facts.digest))).collect();
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            for (id, digest) in letters {
+                let Ok(words) = context.block(move |context| words_of(context, &digest)).await else { return };
+                if let Some(letter) = words.filter(|letter| letter.part.is_some()) {
+                    context.tell(move |actor| actor.part_came(id, letter)).await;
+                }
+            }
+        });
+    }
+
+    fn part_came(&mut self, id: LetterId, letter: Letter) {
+        if !self.ledger.received(id).is_some_and(|letter| is_open(&letter)) || self.tasks.waiting.contains_key(&id) {
+            return;
+        }
+        match letter.part.as_ref().map(Part::read) {
+            None => {}
+            Some(Ok(Some(Part::Task(scope)))) => self.task_came(id, letter, scope),
+            Some(Ok(Some(Part::Result(result)))) => self.result_came(id, &letter, &result),
+            Some(Ok(Some(Part::Withdrawn(task)))) => self.withdrawal_came(id, task),
+            Some(Ok(None) | Err(_)) => {
+                tracing::warn!(peer = %id.origin.short(), "a message holds what is not understood; it is refused");
+                self.end_letter(id, LetterState::Refused(Refusal::PayloadUndecodable));
+            }
+        }
+    }
+
+    fn task_came(&mut self, id: LetterId, letter: Letter, scope: TaskScope) {
+        let passed_on = self.ledger.received(id).is_none_or(|letter| letter.kept.first.is_some());
+        let of_peer = self.tasks.waiting.keys().filter(|waiting| waiting.origin == id.origin).count();
+        if passed_on {
+            // Who asks is who the link proves, and nobody else.
+            return self.end_letter(id, LetterState::Refused(Refusal::WrongDestination));
+        }
+        if let Err(fault) = scope.check(&letter.text) {
+            tracing::warn!(peer = %id.origin.short(), %fault, "a task is refused");
+            return self.end_letter(id, LetterState::Refused(Refusal::PayloadUndecodable));
+        }
+        if of_peer >= limits::TASKS_WAITING {
+            return self.end_letter(id, LetterState::Refused(Refusal::Busy));
+        }
+        self.tasks.waiting.insert(id, Waiting { letter: Arc::new(letter), scope, stage: Stage::Idle, of: None });
+        self.consider_task(id);
+    }
+
+    /// The asker does not want it any more.
+    fn withdrawal_came(&mut self, id: LetterId, task: LetterId) {
+        self.end_letter(id, LetterState::Acted);
+        if task.origin == id.origin && task.stream == id.stream {
+            self.cancel_here(task);
+        }
+    }
+
+    /// Ends a task of a peer here, waiting or running. False: there is none.
+    fn cancel_here(&mut self, task: LetterId) -> bool {
+        if let Some(running) = self.tasks.running.get(&task) {
+            running.stop.store(true, Ordering::Relaxed);
+            return true;
+        }
+        let open = self.ledger.received(task).is_some_and(|letter| is_open(&letter));
+        if open {
+            self.end_waiting(task, Refusal::Cancelled);
+        }
+        open
+    }
+
+    fn end_letter(&mut self, id: LetterId, state: LetterState) {
+        // One that ended before stays as it ended.
+        let _ = self.ledger.mark(id, state, self.context.clock.now());
+    }
+
+    /// Tasks whose letter ended by itself, or by the operator's word about the letter, are asked about no more.
+    pub(crate) fn end_closed_tasks(&mut self) {
+        let closed = |id: &&LetterId| !self.ledger.received(**id).is_some_and(|letter| is_open(&letter));
+        let closed: Vec<LetterId> = self.tasks.waiting.keys().filter(closed).copied().collect();
+        closed.into_iter().for_each(|id| self.take_question_back(id));
+    }
+
+    fn take_question_back(&mut self, id: LetterId) {
+        if let Some(Waiting { stage: Stage::Asked(asker, request), .. }) = self.tasks.waiting.remove(&id) {
+            self.withdraw_request(asker, request);
+        }
+    }
+
+    /// For a device that is no member any more nothing runs, and nothing is kept.
+    pub(crate) fn end_tasks_of_strangers(&mut self) {
+        let stranger = |device: DeviceId| !self.peers.is_member(device);
+        let ran = self.tasks.book.all_that_ran().map(|(id, _)| id.origin);
+        let asked = self.tasks.book.asked().map(|(id, _)| id.stream);
+        let here = self.tasks.waiting.keys().chain(self.tasks.running.keys()).map(|id| id.origin);
+        let gone: BTreeSet<DeviceId> = ran.chain(asked).chain(here).filter(|device| stranger(*device)).collect();
+        for device in gone {
+            self.tasks.waiting.retain(|id, _| id.origin != device);
+            for (_, running) in self.tasks.running.iter().filter(|(id, _)| id.origin == device) {
+                running.stop.store(true, Ordering::Relaxed);
+            }
+            self.tasks.book.forget(device);
+        }
+    }
+
+    fn answered_already(&self, task: LetterId) -> Option<Standing> {
+        self.ledger.outbox().find(|letter| letter.kept.facts.in_reply_to == Some(task))
+    }
+
+    /// What a restart cut off is over: what it left is ended, and the asker is told.
+    fn tasks_were_cut_off(&mut self) {
+        for id in self.tasks.book.cut_off() {
+            let (context, answer) = (self.context.clone(), self.answered_already(id));
+            tokio::spawn(async move {
+                if let Some(answer) = answer {
+                    let digest = answer.kept.facts.digest;
+                    let words = context.block(move |context| words_of(context, &digest)).await;
+                    let part = words.ok().flatten().and_then(|letter| Part::read(letter.part.as_ref()?).ok().flatten());
+                    let outcome = match part {
+                        Some(Part::Result(result)) => result.outcome,
+                        Some(Part::Task(_) | Part::Withdrawn(_)) | None => TaskOutcome::Interrupted,
+                    };
+                    return context.tell(move |actor| actor.task_is_over(id, outcome)).await;
+                }
+                let left = context.block(move |_| cede_agent::turns::end_marked(&mark(id))).await.unwrap_or_default();
+                tracing::warn!(id = id.short(), left, "a task was cut off; it is not done again");
+                context.tell(move |actor| actor.answer_task(id, interrupted(), String::new())).await;
+            });
+        }
+    }
+
+    fn task_is_over(&mut self, id: LetterId, outcome: TaskOutcome) {
+        let Some(ran) = self.tasks.book.ran(id) else { return };
+        let Some(record) = self.tasks.book.end(id, outcome) else { return };
+        self.record(Record::Task(record));
+        self.collect_places();
+        let came = if outcome == TaskOutcome::Done { AuditOutcome::Done } else { AuditOutcome::Failed };
+        self.came_of(id.origin, ran.of, Capability::Delegate, came);
+        if !self.peers.is_member(id.origin) {
+            self.tasks.book.forget(id.origin);
+        }
+    }
+}
+
+fn is_open(letter: &Standing) -> bool {
+    letter.passed_on.is_none() && !letter.kept.state.is_some_and(LetterState::is_final)
+}
+
+fn interrupted() -> TaskResult {
+    let note = "the device ended while the task ran; it may have done a part, and is not done again";
+    TaskResult { note: note.to_owned(), ..nothing(TaskOutcome::Interrupted) }
+}
+
+/// An answer that says no more than how it ended.
+fn nothing(outcome: TaskOutcome) -> TaskResult {
+    TaskResult {
+        outcome,
+        agent: None,
+        directory: String::new(),
+        exit: None,
+        took_ms: 0,
+        changes: String::new(),
+        cost_micro_usd: None,
+        turns: None,
+        output_bytes: 0,
+        note: String::new(),
+    }
+}
+
+/// The session that a task is a turn of.
+fn session_of(letter: &Letter) -> Option<SessionId> {
+    letter.session
+}

@@ -1,0 +1,330 @@
+//! From a task that came to its yes: what would be done is found out, shown whole, and found out again before it is done.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cede_agent::turns;
+use cede_core::authority::{
+    CapabilityDecision, CapabilityRefusal, DecidedBy, Delegation, Permission, Permit, RequestId,
+};
+use cede_wire::audit::AuditOutcome;
+use cede_wire::id::DeviceId;
+use cede_wire::letter::{Letter, LetterId, LetterState};
+use cede_wire::member::Capability;
+use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
+use cede_wire::session::{Activity, AgentKind, SessionInfo, SessionKey};
+use cede_wire::task::{TaskOutcome, TaskResult, TaskScope};
+
+use super::running::Order;
+use super::{Running, Stage, is_open, mark, nothing, session_of};
+use crate::actor::Actor;
+use crate::authorities::Asker;
+use crate::clock::unix_ms;
+use crate::context::Context;
+use crate::letters::words_of;
+use crate::{limits, sessions};
+
+/// What would be done, as it is found out here. It is compared, so it holds nothing that changes by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) agent: AgentKind,
+    pub(super) session: Option<SessionKey>,
+    pub(super) directory: PathBuf,
+    /// The directory is one that is made for the task.
+    pub(super) own: bool,
+}
+
+/// Why it cannot be done here, with what helps.
+type Hindrance = (Refusal, String);
+
+impl Actor {
+    /// Tasks of a peer that wait for a link, or for room among its questions.
+    pub(crate) fn consider_tasks_of(&mut self, device: DeviceId) {
+        let idle =
+            self.tasks.waiting.iter().filter(|(id, waiting)| id.origin == device && waiting.stage == Stage::Idle);
+        let idle: Vec<LetterId> = idle.map(|(id, _)| *id).collect();
+        idle.into_iter().for_each(|id| self.consider_task(id));
+    }
+
+    /// Looks what a task would be, and asks. Without a link of the asker it waits for one: a yes dies with its connection.
+    pub(super) fn consider_task(&mut self, id: LetterId) {
+        let Some(waiting) = self.tasks.waiting.get(&id).filter(|waiting| waiting.stage == Stage::Idle) else { return };
+        let (letter, scope) = (waiting.letter.clone(), waiting.scope.clone());
+        // A store that may be older than it was has perhaps forgotten what it did.
+        let doubted = self.custodian.doubt().is_some();
+        let Some(asker) = self.asker(id.origin).filter(|_| !doubted) else { return };
+        match self.permission(asker, Capability::Delegate) {
+            Permission::Refused(_, DecidedBy::Closed) => return,
+            Permission::Refused(why, _) => return self.end_waiting(id, why.refusal()),
+            Permission::Allowed(_) | Permission::Asks => {}
+        }
+        if let Some(session) = session_of(&letter)
+            && !self.is_here(session)
+        {
+            let why = "that session is not in charge here; ask the device where it is";
+            return self.hinder(id, (Refusal::NotOwner, why.to_owned()));
+        }
+        self.become_stage(id, Stage::Looking);
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let found = {
+                let (letter, scope) = (letter.clone(), scope.clone());
+                context.block(move |context| plan(context, id, &letter, &scope)).await
+            };
+            let Ok(found) = found else { return };
+            context.tell(move |actor| actor.task_looked_at(id, asker, found)).await;
+        });
+    }
+
+    fn become_stage(&mut self, id: LetterId, stage: Stage) {
+        if let Some(waiting) = self.tasks.waiting.get_mut(&id) {
+            waiting.stage = stage;
+        }
+    }
+
+    fn task_looked_at(&mut self, id: LetterId, asker: Asker, found: Result<Plan, Hindrance>) {
+        let Some(waiting) = self.tasks.waiting.get(&id).filter(|waiting| waiting.stage == Stage::Looking) else {
+            return;
+        };
+        let (letter, scope) = (waiting.letter.clone(), waiting.scope.clone());
+        let plan = match found {
+            Ok(plan) => plan,
+            Err(hindrance) => return self.hinder(id, hindrance),
+        };
+        let life_ms = self.ledger.received(id).map_or(0, |letter| letter.kept.expires_in_ms);
+        let Ok(subject) = delegation(id, &letter, &scope, &plan, life_ms).subject() else {
+            return self.end_waiting(id, Refusal::TooLarge);
+        };
+        let request = self.ask_authority(asker, Capability::Delegate, subject, move |actor, decision| {
+            actor.task_decided(id, decision);
+        });
+        let of = self.request_of(asker, request);
+        if let Some(waiting) = self.tasks.waiting.get_mut(&id) {
+            waiting.of = Some(of);
+        }
+        self.become_stage(id, Stage::Asked(asker, request));
+    }
+
+    fn task_decided(&mut self, id: LetterId, decision: CapabilityDecision) {
+        let device = id.origin;
+        match decision {
+            CapabilityDecision::Allowed(permit) => self.look_again(id, permit),
+            // The next link, or a later moment, brings the question again: the task is durable, its answer is not.
+            CapabilityDecision::Refused { by: DecidedBy::Closed, .. } => self.become_stage(id, Stage::Idle),
+            CapabilityDecision::Refused { by: DecidedBy::Pace, .. } => {
+                self.become_stage(id, Stage::Idle);
+                return self.consider_later(device);
+            }
+            CapabilityDecision::Refused { by: DecidedBy::Withdrawn, .. } => {}
+            CapabilityDecision::Refused { by: DecidedBy::Time, .. } => self.end_waiting(id, Refusal::Expired),
+            CapabilityDecision::Refused { why: CapabilityRefusal::NotGranted, .. } => {
+                self.end_waiting(id, Refusal::NotGranted);
+            }
+            CapabilityDecision::Refused { why, .. } => self.end_waiting(id, why.refusal()),
+        }
+        // There may be room for another question.
+        self.consider_tasks_of(device);
+    }
+
+    fn consider_later(&self, device: DeviceId) {
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(limits::TASK_ASKED_AGAIN).await;
+            context.tell(move |actor| actor.consider_tasks_of(device)).await;
+        });
+    }
+
+    /// After the yes: the words are read from the disk again, and everything is found out again.
+    fn look_again(&mut self, id: LetterId, permit: Permit) {
+        self.become_stage(id, Stage::Allowed);
+        let Some(digest) = self.ledger.received(id).map(|letter| letter.kept.facts.digest) else { return };
+        let Some(scope) = self.tasks.waiting.get(&id).map(|waiting| waiting.scope.clone()) else { return };
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let found = context.block(move |context| {
+                let gone = || (Refusal::IntegrityFailed, "the words of the task cannot be read".to_owned());
+                let letter = words_of(context, &digest).ok_or_else(gone)?;
+                Ok((plan(context, id, &letter, &scope)?, letter))
+            });
+            let Ok(found) = found.await else { return };
+            context.tell(move |actor| actor.begin_task(id, permit, found)).await;
+        });
+    }
+
+    fn begin_task(&mut self, id: LetterId, permit: Permit, found: Result<(Plan, Letter), Hindrance>) {
+        let Some(waiting) = self.tasks.waiting.get(&id).filter(|waiting| waiting.stage == Stage::Allowed) else {
+            return;
+        };
+        let (scope, Some(of)) = (waiting.scope.clone(), waiting.of) else { return };
+        let Some(standing) = self.ledger.received(id).filter(is_open) else { return };
+        let failed = |actor: &mut Self, outcome, hindrance| {
+            actor.came_of(id.origin, of, Capability::Delegate, outcome);
+            actor.hinder(id, hindrance);
+        };
+        let (plan, letter) = match found {
+            Ok(found) => found,
+            Err(hindrance) => return failed(self, AuditOutcome::Failed, hindrance),
+        };
+        let delegation = delegation(id, &letter, &scope, &plan, standing.kept.expires_in_ms);
+        let Ok(turn) = permit.into_turn(&delegation) else {
+            let why = "what would be done was not any more what was shown; ask again";
+            return failed(self, AuditOutcome::Swapped, (Refusal::IntegrityFailed, why.to_owned()));
+        };
+        if plan.session.as_ref().is_some_and(|key| !self.is_here(key.id())) {
+            return failed(
+                self,
+                AuditOutcome::Failed,
+                (Refusal::NotOwner, "the session went to another device".to_owned()),
+            );
+        }
+        if self.tasks.running.len() >= limits::TASKS_RUNNING {
+            let why = format!("{} tasks run there already; ask again later", limits::TASKS_RUNNING);
+            return failed(self, AuditOutcome::Failed, (Refusal::Busy, why));
+        }
+        self.tasks.waiting.remove(&id);
+        let Some(began) = self.tasks.book.begin(id, unix_ms(), of) else { return };
+        self.record(Record::Task(began));
+        self.end_letter(id, LetterState::Acted);
+        let stop = Arc::new(AtomicBool::new(false));
+        let running = Running { stop: stop.clone(), agent: plan.agent, line: String::new() };
+        self.tasks.running.insert(id, running);
+        tracing::info!(peer = %id.origin.short(), id = id.short(), driver = turn.driver, "a task begins");
+        let order = Order { id, turn, plan, scope, stop, from: self.device_name(id.origin) };
+        tokio::spawn(super::running::run(self.context.clone(), order));
+    }
+
+    /// It cannot be done here: the asker is told why, and what helps.
+    pub(super) fn hinder(&mut self, id: LetterId, (refusal, note): Hindrance) {
+        self.end_waiting(id, refusal);
+        self.answer_task(id, TaskResult { note, ..nothing(TaskOutcome::Refused(refusal)) }, String::new());
+    }
+
+    /// A task that is not begun.
+    pub(super) fn end_waiting(&mut self, id: LetterId, refusal: Refusal) {
+        tracing::info!(peer = %id.origin.short(), id = id.short(), %refusal, "a task is refused");
+        self.take_question_back(id);
+        self.end_letter(id, LetterState::Refused(refusal));
+    }
+}
+
+/// What the operator is shown: everything that the program will be held to, in words for a person.
+fn delegation(id: LetterId, letter: &Letter, scope: &TaskScope, plan: &Plan, life_ms: u64) -> Delegation {
+    let mut lines = vec![];
+    let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
+    let place = plan.directory.display();
+    line("in", if plan.own { format!("{place}, an empty directory that is made for it") } else { place.to_string() });
+    line("agent", plan.agent.name().to_owned());
+    if let Some(session) = &plan.session {
+        line("as a turn of", format!("session {}", session.id()));
+    }
+    line(
+        "may",
+        match scope.read_only {
+            true => "look, and change nothing".to_owned(),
+            false => format!("do what your own settings of {} allow", plan.agent.name()),
+        },
+    );
+    if !scope.tools.is_empty() {
+        line("only tools", scope.tools.join(", "));
+    }
+    if let Some(turns) = scope.turns {
+        line("turns", format!("{turns} at most"));
+    }
+    line("time", format!("{} min at most", scope.minutes));
+    line("asked for", format!("not to be begun later than {} min after it came", life_ms / 60_000));
+    Delegation {
+        request: RequestId(id.seq),
+        session: None,
+        task: letter.text.clone(),
+        scope: lines,
+        digest: Some(letter.digest()),
+    }
+}
+
+/// What would be done, or why it cannot be. Blocks.
+fn plan(context: &Context, id: LetterId, letter: &Letter, scope: &TaskScope) -> Result<Plan, Hindrance> {
+    let session = session_of(letter).map(|session| idle_session(context, session, scope)).transpose()?;
+    let wanted = scope.agent.or(session.as_ref().map(|info| info.key.agent));
+    let agent = turns::choose(&context.surroundings, wanted)
+        .map_err(|why| (Refusal::DestinationCannotResume, why.to_string()))?;
+    let (directory, own) = match (&session, &scope.directory) {
+        (Some(info), _) => (existing(context, Path::new(&info.directory))?, false),
+        (None, Some(typed)) => (existing(context, &expanded(context, typed))?, false),
+        (None, None) => (context.place("tasks", &mark(id)).join("work"), true),
+    };
+    let plan = Plan { agent, session: session.map(|info| info.key), directory, own };
+    // Whatever the agent cannot be held to is said before anybody is asked.
+    turns::invocation(&context.surroundings, &turn(id, &plan, scope, String::new()))
+        .map_err(|why| (Refusal::DestinationCannotResume, why.to_string()))?;
+    Ok(plan)
+}
+
+pub(super) fn turn(id: LetterId, plan: &Plan, scope: &TaskScope, prompt: String) -> turns::Turn {
+    turns::Turn {
+        agent: plan.agent,
+        session: plan.session.as_ref().map(|key| key.native.clone()),
+        directory: plan.directory.clone(),
+        prompt,
+        read_only: scope.read_only,
+        tools: scope.tools.clone(),
+        turns: scope.turns,
+        mark: mark(id),
+    }
+}
+
+/// A session that nobody works with.
+fn idle_session(
+    context: &Context,
+    session: cede_wire::id::SessionId,
+    scope: &TaskScope,
+) -> Result<SessionInfo, Hindrance> {
+    let missing = || (Refusal::NotOwner, "no such session is here any more".to_owned());
+    let key = sessions::find(context, session, None).ok_or_else(missing)?.key;
+    // What was looked at a moment ago may be in use by now.
+    let info = sessions::find(context, session, Some(key)).ok_or_else(missing)?;
+    if scope.directory.is_some() {
+        return Err((Refusal::Protocol, "a session has its own directory; leave out --in".to_owned()));
+    }
+    if scope.agent.is_some_and(|agent| agent != info.key.agent) {
+        return Err((Refusal::DestinationCannotResume, format!("the session is one of {}", info.key.agent.name())));
+    }
+    if matches!(info.key.agent, AgentKind::Files | AgentKind::Terminal) {
+        let why = "a plain directory or a terminal has no agent to go on with; name the directory with --in";
+        return Err((Refusal::DestinationCannotResume, why.to_owned()));
+    }
+    match &info.activity {
+        Activity::Idle { .. } | Activity::Interrupted { .. } => Ok(context.located(info)),
+        Activity::Open { .. } | Activity::Busy { .. } => {
+            let why = crate::offering::evidence(&info.activity);
+            Err((Refusal::InFlightWork, format!("somebody works with the session there: {why}; ask again later")))
+        }
+    }
+}
+
+fn expanded(context: &Context, typed: &str) -> PathBuf {
+    let home = &context.surroundings.home;
+    match typed.strip_prefix("~/") {
+        Some(below) => home.join(below),
+        None if typed == "~" => home.clone(),
+        None => home.join(typed),
+    }
+}
+
+/// A directory by its real name, which is what is shown and what is used.
+fn existing(context: &Context, directory: &Path) -> Result<PathBuf, Hindrance> {
+    let cannot = |why: &str| (Refusal::DestinationCannotResume, format!("{}: {why}", directory.display()));
+    let real = directory.canonicalize().map_err(|error| cannot(&error.to_string()))?;
+    if !real.is_dir() {
+        return Err(cannot("is not a directory"));
+    }
+    let state = context.state.canonicalize().unwrap_or_else(|_| context.state.clone());
+    if real.starts_with(state) {
+        return Err(cannot("is the state of cede"));
+    }
+    if real.to_str().is_none() {
+        return Err(cannot("its name is not UTF-8"));
+    }
+    Ok(real)
+}

@@ -1,0 +1,299 @@
+//! `cede tasks`: what was asked of whom, how far it is, and what came of it.
+
+use cede_core::ledger::Standing;
+use cede_wire::control::tasks::{TaskReport, TaskSummary};
+use cede_wire::control::{Answer, Failure, ReplyBody, exit};
+use cede_wire::id::Hash;
+use cede_wire::letter::{Letter, LetterId, LetterState};
+use cede_wire::refusal::Refusal;
+use cede_wire::task::{Part, TaskOutcome, TaskResult, TaskScope};
+
+use super::Stage;
+use crate::actor::Actor;
+use crate::context::{Context, Stopping};
+use crate::control::Replies;
+use crate::letters::words_of;
+use crate::limits;
+use crate::offering::{failure, stopping};
+
+/// What is known of a task without its words, and where they lie.
+#[derive(Clone)]
+struct Row {
+    id: LetterId,
+    asked_here: bool,
+    from: String,
+    to: String,
+    /// In words; what an answer says goes before it.
+    state: &'static str,
+    standing: String,
+    line: String,
+    words: Option<Hash>,
+    answer: Option<(LetterId, Hash)>,
+}
+
+/// A row with its words.
+struct Read {
+    row: Row,
+    letter: Option<Letter>,
+    result: Option<(TaskResult, String)>,
+}
+
+impl Actor {
+    pub(crate) fn ask_tasks(&self, all: bool, replies: Replies) {
+        let rows = self.task_rows();
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let read = read_all(&context, rows).await;
+            let listed = read.map(|read| {
+                let mut tasks: Vec<TaskSummary> = read.iter().map(Read::summary).collect();
+                tasks.retain(|task| all || !is_over(&task.state));
+                tasks.sort_by_key(|task| core::cmp::Reverse(task.told_unix_ms));
+                Answer::Tasks { tasks }
+            });
+            replies.settle(listed.map_err(stopping));
+        });
+    }
+
+    pub(crate) fn ask_one_task(&mut self, text: &str, replies: Replies) {
+        match self.find_task(text) {
+            Ok((id, _)) => self.show_task(id, replies),
+            Err(failed) => replies.failed(failed),
+        }
+    }
+
+    /// Answers with a task, its words and its end.
+    pub(super) fn show_task(&mut self, id: LetterId, replies: Replies) {
+        let rows: Vec<Row> = self.task_rows().into_iter().filter(|row| row.id == id).collect();
+        let answer = rows.first().filter(|row| row.asked_here).and_then(|row| row.answer);
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let read = match read_all(&context, rows).await {
+                Ok(read) => read,
+                Err(stops) => return replies.failed(stopping(stops)),
+            };
+            let Some(read) = read.first() else { return replies.failed(unknown()) };
+            if let Some((answer, _)) = answer.filter(|_| read.result.is_some()) {
+                // Its words are before a person now.
+                context.tell(move |actor| actor.end_letter(answer, LetterState::Acted)).await;
+            }
+            let text = read.letter.as_ref().map_or_else(String::new, |letter| letter.text.clone());
+            replies.done(Answer::Task { task: Box::new(read.summary()), text, report: read.report() });
+        });
+    }
+
+    /// The task that a text means, and whether it was asked for here.
+    pub(super) fn find_task(&self, text: &str) -> Result<(LetterId, bool), Failure> {
+        let named = |row: &Row| !text.is_empty() && row.id.short().starts_with(text);
+        let fitting: Vec<Row> = self.task_rows().into_iter().filter(named).collect();
+        match fitting.as_slice() {
+            [one] => Ok((one.id, one.asked_here)),
+            [] => Err(unknown()),
+            _ => {
+                let why = format!("several ids begin with {text}");
+                Err(failure(exit::USAGE, "it is not clear which task is meant", &why, "cede tasks --all"))
+            }
+        }
+    }
+
+    fn task_rows(&self) -> Vec<Row> {
+        let asked = self.tasks.book.asked().filter_map(|(id, by)| self.asked_row(id, by));
+        let here = self.tasks.waiting.keys().chain(self.tasks.running.keys()).copied();
+        let over = self.tasks.book.all_that_ran().map(|(id, _)| id);
+        let over = over.filter(|id| !self.tasks.running.contains_key(id));
+        asked.chain(here.chain(over).map(|id| self.row_of_peer(id))).collect()
+    }
+
+    fn asked_row(&self, id: LetterId, by: Option<LetterId>) -> Option<Row> {
+        let letter = self.ledger.told(id)?;
+        let answer = by.and_then(|by| Some((by, self.ledger.received(by)?.kept.facts.digest)));
+        let to = self.device_name(id.stream);
+        let (state, standing) = asked_state(&letter, &to, self.peers.is_connected(id.stream));
+        let (state, standing) = match (by, answer) {
+            (Some(_), None) => ("done", "answered; the answer is not kept any more".to_owned()),
+            _ => (state, standing),
+        };
+        Some(Row {
+            id,
+            asked_here: true,
+            from: self.name.clone(),
+            to,
+            state,
+            standing,
+            line: self.tasks.lines.get(&id).cloned().unwrap_or_default(),
+            words: Some(letter.kept.facts.digest),
+            answer,
+        })
+    }
+
+    fn row_of_peer(&self, id: LetterId) -> Row {
+        let ran = self.tasks.book.ran(id);
+        let (state, standing, line) = match (self.tasks.running.get(&id), self.tasks.waiting.get(&id)) {
+            (Some(running), _) => ("running", format!("{} works on it", running.agent.name()), running.line.clone()),
+            (None, Some(waiting)) => {
+                let standing = match waiting.stage {
+                    Stage::Asked(..) => "waits for your answer: cede approvals",
+                    Stage::Looking | Stage::Allowed => "is looked at",
+                    Stage::Idle => "waits until you can be asked",
+                };
+                ("waiting", standing.to_owned(), String::new())
+            }
+            (None, None) => {
+                let outcome = ran.and_then(|ran| ran.outcome).map_or("interrupted", TaskOutcome::word);
+                (outcome, outcome.to_owned(), String::new())
+            }
+        };
+        let answer = self.answered_already(id).map(|letter| (letter.kept.id, letter.kept.facts.digest));
+        Row {
+            id,
+            asked_here: false,
+            from: self.device_name(id.origin),
+            to: self.name.clone(),
+            state,
+            standing,
+            line,
+            words: self.ledger.received(id).map(|letter| letter.kept.facts.digest),
+            answer,
+        }
+    }
+}
+
+/// Who waits for a task hears how far it is.
+pub(super) async fn tell_watchers(context: &Context, id: LetterId) {
+    let Ok(rows) = context.ask(move |actor| actor.asked_row(id, None)).await else { return };
+    let Ok(read) = read_all(context, rows.into_iter().collect()).await else { return };
+    if let Some(read) = read.first() {
+        let body = ReplyBody::Task(Box::new(read.summary()));
+        context.tell(move |actor| actor.tell_task_watches(id, &body)).await;
+    }
+}
+
+fn asked_state(letter: &Standing, to: &str, connected: bool) -> (&'static str, String) {
+    match letter.kept.state {
+        None if connected => ("queued", format!("queued for {to}")),
+        None => ("queued", format!("queued: {to} is away")),
+        Some(LetterState::Received | LetterState::Shown) => ("waiting", format!("waits for the operator of {to}")),
+        Some(LetterState::Acted) => ("running", format!("runs at {to}")),
+        Some(LetterState::Refused(Refusal::Cancelled)) => ("cancelled", "withdrawn before it began".to_owned()),
+        Some(LetterState::Refused(why)) => ("refused", format!("refused by {to}: {}", reason(why))),
+        Some(LetterState::Expired) => ("expired", format!("nobody at {to} allowed it in time")),
+        Some(LetterState::Quarantined) => ("quarantined", format!("{to} could not read it")),
+        Some(LetterState::Duplicate) => ("refused", format!("{to} had it already")),
+    }
+}
+
+/// What a refusal means for a task.
+fn reason(why: Refusal) -> String {
+    match why {
+        Refusal::Declined => "the operator said no".to_owned(),
+        Refusal::Expired => "the operator did not answer in time; ask again".to_owned(),
+        Refusal::NotGranted => "this device was not given the right to delegate".to_owned(),
+        Refusal::NoApprover => "nobody can be asked there".to_owned(),
+        Refusal::Busy => "too much waits or runs there; ask again later".to_owned(),
+        Refusal::PayloadUndecodable => "its version does not understand this task; update cede there".to_owned(),
+        Refusal::InFlightWork
+        | Refusal::IntegrityFailed
+        | Refusal::Truncated
+        | Refusal::Unauthorized
+        | Refusal::WrongDestination
+        | Refusal::DestinationCannotResume
+        | Refusal::AlreadyOwner
+        | Refusal::NotOwner
+        | Refusal::StaleToken
+        | Refusal::TooLarge
+        | Refusal::Cancelled
+        | Refusal::TimedOut
+        | Refusal::VersionMismatch
+        | Refusal::Protocol => why.to_string(),
+    }
+}
+
+async fn read_all(context: &Context, rows: Vec<Row>) -> Result<Vec<Read>, Stopping> {
+    context.block(move |context| rows.into_iter().map(|row| read(context, row)).collect()).await
+}
+
+fn read(context: &Context, row: Row) -> Read {
+    let letter = row.words.and_then(|digest| words_of(context, &digest));
+    let result = row.answer.and_then(|(_, digest)| words_of(context, &digest)).and_then(|letter| {
+        match Part::read(letter.part.as_ref()?) {
+            Ok(Some(Part::Result(result))) => Some((*result, letter.text)),
+            Ok(Some(Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_) => None,
+        }
+    });
+    Read { row, letter, result }
+}
+
+impl Read {
+    fn scope(&self) -> TaskScope {
+        let part = self.letter.as_ref().and_then(|letter| letter.part.as_ref());
+        match part.map(Part::read) {
+            Some(Ok(Some(Part::Task(scope)))) => scope,
+            Some(Ok(Some(Part::Result(_) | Part::Withdrawn(_)) | None) | Err(_)) | None => TaskScope::default(),
+        }
+    }
+
+    fn summary(&self) -> TaskSummary {
+        let text = self.letter.as_ref().map_or("", |letter| letter.text.as_str());
+        let (state, standing) = match &self.result {
+            Some((result, _)) => (result.outcome.word(), ended(result, &self.row)),
+            None => (self.row.state, self.row.standing.clone()),
+        };
+        TaskSummary {
+            id: self.row.id.short(),
+            from: self.row.from.clone(),
+            to: self.row.to.clone(),
+            asked_here: self.row.asked_here,
+            session: self.letter.as_ref().and_then(|letter| letter.session),
+            state: state.to_owned(),
+            standing,
+            told_unix_ms: self.letter.as_ref().map_or(0, |letter| letter.told_unix_ms),
+            begins: begins(text),
+            scope: self.scope(),
+            line: if self.result.is_some() { String::new() } else { self.row.line.clone() },
+        }
+    }
+
+    fn report(&self) -> Option<Box<TaskReport>> {
+        let (result, text) = self.result.clone()?;
+        Some(Box::new(TaskReport {
+            text,
+            agent: result.agent,
+            directory: result.directory,
+            exit: result.exit,
+            took_ms: result.took_ms,
+            changes: result.changes,
+            cost_micro_usd: result.cost_micro_usd,
+            turns: result.turns,
+            output_bytes: result.output_bytes,
+            note: result.note,
+        }))
+    }
+}
+
+fn ended(result: &TaskResult, row: &Row) -> String {
+    let seconds = result.took_ms / 1_000;
+    match result.outcome {
+        TaskOutcome::Done => format!("done at {} in {seconds} s", row.to),
+        TaskOutcome::Failed => format!("failed at {} after {seconds} s", row.to),
+        TaskOutcome::TimedOut => format!("its time was over at {}: ended after {seconds} s", row.to),
+        TaskOutcome::Cancelled => format!("ended at {} after {seconds} s", row.to),
+        TaskOutcome::Interrupted => format!("interrupted at {}; it is not done again", row.to),
+        TaskOutcome::Refused(Refusal::Cancelled) => "withdrawn before it began".to_owned(),
+        TaskOutcome::Refused(why) if result.note.is_empty() => format!("refused by {}: {}", row.to, reason(why)),
+        TaskOutcome::Refused(_) => format!("refused by {}: {}", row.to, result.note),
+    }
+}
+
+fn is_over(state: &str) -> bool {
+    !matches!(state, "queued" | "waiting" | "running")
+}
+
+/// How words begin: one line.
+fn begins(text: &str) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    line.trim().chars().take(limits::PEER_TEXT_CHARS).collect()
+}
+
+fn unknown() -> Failure {
+    let why = "no task has an id that begins like that";
+    failure(exit::USAGE, "no task is meant", why, "cede tasks --all")
+}
