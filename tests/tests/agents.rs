@@ -18,6 +18,8 @@ use driver::{CLAUDE_CODE, CODEX, Driver, OPENCODE, Terminal, model_never_saw, mo
 #[expect(dead_code, reason = "the tests of the adapters use the rest")]
 #[path = "adapters/driver.rs"]
 mod driver;
+#[path = "agents/story.rs"]
+mod story;
 #[path = "agents/tasks.rs"]
 mod tasks;
 

@@ -78,7 +78,11 @@ async fn watch(mut lines: Receiver<Line>, context: &RequestContext<RoleServer>) 
                 return Ok(outcome::under_way(Some(&progress)));
             }
             ReplyBody::Progress(progress) => last = Some(progress),
-            ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Terminal(_) | ReplyBody::Sending(_) => {}
+            ReplyBody::Planned(_)
+            | ReplyBody::Pairing(_)
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Task(_) => {}
         }
     }
 }

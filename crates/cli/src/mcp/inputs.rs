@@ -107,6 +107,62 @@ pub(super) struct HandOver {
     pub(super) wait: bool,
 }
 
+/// What `ask_peer` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskPeer {
+    /// The device, or DEVICE/SESSION for a turn of a session there.
+    pub(super) to: String,
+    /// The task in words, at most 56 KiB. The person there reads all of it.
+    pub(super) task: String,
+    /// The directory there, absolute or below the home directory. Left out: an empty one of its own, or the session's.
+    #[serde(default)]
+    pub(super) directory: Option<String>,
+    /// Which agent there. Left out: the only one that is installed, or the session's.
+    #[serde(default)]
+    pub(super) agent: Option<AskedAgent>,
+    /// It may look, and change nothing. OpenCode cannot be held to it.
+    #[serde(default)]
+    pub(super) read_only: bool,
+    /// The agent's tools that it may use, and no others. Claude Code alone can be held to them.
+    #[serde(default)]
+    pub(super) tools: Vec<String>,
+    /// Turns of the agent at most. Claude Code alone can be held to them.
+    #[serde(default)]
+    pub(super) turns: Option<u32>,
+    /// Minutes at most. Left out, it has 20.
+    #[serde(default)]
+    pub(super) minutes: Option<u32>,
+    /// After so many seconds it is not begun any more. Left out, it waits a day.
+    #[serde(default)]
+    pub(super) expires_in_s: Option<u64>,
+}
+
+/// An agent that does tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum AskedAgent {
+    /// Codex CLI.
+    Codex,
+    /// Claude Code.
+    ClaudeCode,
+    /// OpenCode.
+    #[serde(rename = "opencode")]
+    OpenCode,
+}
+
+/// What `read_tasks` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadTasks {
+    /// One task with what came of it: its id, or how it begins.
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    /// List what ended, too.
+    #[serde(default)]
+    pub(super) all: bool,
+}
+
 /// The schema of an input, as an object with its properties: some clients take no other.
 pub(super) fn schema<T: JsonSchema + 'static>() -> JsonObject {
     let mut schema = schema_for_input::<T>().map(|schema| schema.as_ref().clone()).unwrap_or_default();
