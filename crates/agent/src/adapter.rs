@@ -23,6 +23,7 @@ pub mod opencode;
 pub mod recorded;
 
 mod arrivals;
+mod conversation;
 mod durable;
 mod fences;
 mod lines;
@@ -34,6 +35,7 @@ mod surroundings;
 mod text;
 mod version;
 
+pub use conversation::Conversation;
 pub use surroundings::Surroundings;
 
 /// One coding agent's sessions. Source: SPEC A-1.
@@ -53,6 +55,12 @@ pub trait Adapter: Send + Sync {
     /// # Errors
     /// [`AgentError`]; nothing changed.
     fn describe(&self, native: &NativeId) -> Result<SessionInfo, AgentError>;
+
+    /// What is said in a session, to be read as it grows.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Unknown`] also where an agent keeps no conversations.
+    fn conversation(&self, native: &NativeId) -> Result<Conversation, AgentError>;
 
     /// What a destination needs before it can go on with the session.
     ///

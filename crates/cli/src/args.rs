@@ -144,7 +144,7 @@ pub(crate) enum Verb {
         /// The session: name or the beginning of its id
         session: String,
     },
-    /// Look on at a hosted terminal
+    /// Look on at a hosted terminal, or read along with an agent
     Watch {
         /// The session: name or the beginning of its id
         session: String,

@@ -1,6 +1,7 @@
 //! What answers look like to a person. Pure: a value goes in, a page comes out.
 
 pub(crate) mod approvals;
+pub(crate) mod conversation;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inventory;

@@ -56,7 +56,7 @@ pub(crate) struct Actor {
     pub(crate) transfers: Transfers,
     pub(crate) files: crate::transfers::Files,
     /// Who of the peers looks on at terminals here.
-    pub(crate) viewings: crate::terminals::host::Viewings,
+    pub(crate) viewings: crate::terminals::viewings::Viewings,
     /// Terminals of peers that somebody here looks on at.
     pub(crate) afar: crate::terminals::afar::Afar,
     pub(crate) words: crate::letters::WordsInHand,

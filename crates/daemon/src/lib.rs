@@ -24,6 +24,7 @@ mod commands;
 mod compaction;
 mod context;
 mod control;
+mod conversations;
 mod doctor;
 mod doubts;
 mod elsewhere;

@@ -43,6 +43,10 @@ pub(crate) const WISHES_AT_ONCE: u32 = 32;
 pub(crate) const WISH_PAUSE: Duration = Duration::from_secs(2);
 /// How often it is looked whether a viewing still has the right that it began with: a rule may end by time.
 pub(crate) const RIGHT_LOOK: Duration = Duration::from_secs(5);
+/// Pause between two looks whether more was said in a conversation: fast enough to read along.
+pub(crate) const CONVERSATION_LOOK: Duration = Duration::from_millis(400);
+/// Looks at a conversation that may fail one after the other before it is given up: a store may be busy for seconds.
+pub(crate) const CONVERSATION_FAULTS: u32 = 25;
 /// What a peer may have said of one viewing before it was taken: a window of the smallest pieces would be more, and a host
 /// that sends those is cut off.
 pub(crate) const FRAMES_FROM_AFAR: usize = 1_024;

@@ -196,7 +196,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         watches: crate::letters::Watches::default(),
         transfers,
         files: crate::transfers::Files::default(),
-        viewings: crate::terminals::host::Viewings::default(),
+        viewings: crate::terminals::viewings::Viewings::default(),
         afar: crate::terminals::afar::Afar::default(),
         words: crate::letters::WordsInHand::default(),
         tasks: Tasks::of(facts.tasks),

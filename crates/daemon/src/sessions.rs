@@ -107,6 +107,11 @@ fn named(info: &SessionInfo, text: &str) -> bool {
         && (id.starts_with(text) || native.starts_with(text) || info.title == text || info.directory == text)
 }
 
+/// The sessions that a text names.
+pub(crate) fn called(found: &[SessionInfo], text: &str) -> Vec<SessionInfo> {
+    found.iter().filter(|info| named(info, text)).cloned().collect()
+}
+
 fn none_found(text: Option<&str>, directory: &str) -> Failure {
     let (why, cure) = match text {
         Some(text) => (format!("no session here is called {text}"), "cede ls".to_owned()),
@@ -118,7 +123,7 @@ fn none_found(text: Option<&str>, directory: &str) -> Failure {
     failure(exit::USAGE, "no session is meant", &why, &cure)
 }
 
-fn too_many(several: &[&SessionInfo]) -> Failure {
+pub(crate) fn too_many(several: &[&SessionInfo]) -> Failure {
     let list: Vec<String> =
         several.iter().take(5).map(|info| format!("{} ({})", info.key.id().short(), info.title)).collect();
     let why = format!("{} sessions fit: {}", several.len(), list.join(", "));

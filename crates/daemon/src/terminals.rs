@@ -8,6 +8,7 @@ mod desk;
 pub(crate) mod host;
 pub(crate) mod keyboard;
 pub(crate) mod local;
+pub(crate) mod viewings;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,6 +16,7 @@ pub mod authority;
 pub mod canonical;
 pub mod catalog;
 pub mod control;
+pub mod conversation;
 pub mod custody;
 pub mod frame;
 pub mod handoff;

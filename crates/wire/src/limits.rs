@@ -74,6 +74,11 @@ pub const TERMINAL_OUTPUT_BYTES: usize = 16 << 10;
 /// Most bytes of output that a host sends ahead of what a viewer said that it took: a second of a slow line.
 pub const TERMINAL_WINDOW_BYTES: u64 = 128 << 10;
 
+/// Most bytes of one thing that was said in a conversation, as whoever looks on is told: a few screens.
+pub const SAID_BYTES: usize = 8 << 10;
+/// Most things of a conversation in one message.
+pub const SAID_AT_ONCE: usize = 32;
+
 /// Longest line on the local control socket.
 pub const CONTROL_LINE_BYTES: usize = 4 << 20;
 

@@ -1,8 +1,10 @@
-//! What a viewer on one device and a hosted terminal on another say to each other.
+//! What a viewer on one device and the host of a terminal or a conversation on another say to each other.
 
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::{Bookmark, Piece};
 use crate::id::SessionId;
+use crate::limits::TERMINAL_OUTPUT_BYTES;
 use crate::refusal::Refusal;
 
 /// Whether a viewer wants to type. From another device nobody insists.
@@ -35,7 +37,9 @@ impl TerminalMessage {
             | TerminalBody::State { .. }
             | TerminalBody::Note(_)
             | TerminalBody::Ended { .. }
-            | TerminalBody::Refused { .. } => true,
+            | TerminalBody::Refused { .. }
+            | TerminalBody::Piece(_)
+            | TerminalBody::Over { .. } => true,
             TerminalBody::Open { .. }
             | TerminalBody::Taken(_)
             | TerminalBody::Typed(_)
@@ -43,7 +47,8 @@ impl TerminalMessage {
             | TerminalBody::Beat
             | TerminalBody::Keyboard
             | TerminalBody::LetGo
-            | TerminalBody::Leave => false,
+            | TerminalBody::Leave
+            | TerminalBody::Read { .. } => false,
         }
     }
 }
@@ -119,4 +124,43 @@ pub enum TerminalBody {
         /// For people, at most [`crate::limits::DETAIL_CHARS`] characters.
         detail: String,
     },
+    /// 15, from the viewer: "may I read along in a conversation?"
+    Read {
+        /// The session.
+        session: SessionId,
+        /// How far it has read; none: the end of it, and what comes.
+        from: Option<Bookmark>,
+    },
+    /// 16, from the host: a piece of the conversation. Its weight counts as output does.
+    Piece(Piece),
+    /// 17, from the host: the conversation goes on elsewhere, or nowhere.
+    Over {
+        /// For people, at most [`crate::limits::DETAIL_CHARS`] characters.
+        detail: String,
+    },
+}
+
+impl TerminalBody {
+    /// Whether it keeps to what one message may hold.
+    pub fn fits(&self) -> bool {
+        match self {
+            Self::Output { bytes, .. } | Self::Typed(bytes) => bytes.len() <= TERMINAL_OUTPUT_BYTES,
+            Self::Piece(piece) => piece.fits(),
+            Self::Open { .. }
+            | Self::Asking
+            | Self::Opened
+            | Self::Taken(_)
+            | Self::State { .. }
+            | Self::Resized(..)
+            | Self::Beat
+            | Self::Keyboard
+            | Self::LetGo
+            | Self::Leave
+            | Self::Note(_)
+            | Self::Ended { .. }
+            | Self::Refused { .. }
+            | Self::Read { .. }
+            | Self::Over { .. } => true,
+        }
+    }
 }

@@ -210,5 +210,8 @@ fn without_a_terminal_nothing_is_drawn_and_the_way_out_is_named() {
     let missing = device.typed(&["run", "--detach", "--", "/no/such/program"]);
     assert!(String::from_utf8_lossy(&missing.stderr).contains("the command does not start"));
     let nobody = device.typed(&["watch", "nobody"]);
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no terminal here or at a peer is called nobody"));
+    assert!(
+        String::from_utf8_lossy(&nobody.stderr)
+            .contains("no terminal and no conversation here or at a peer is called nobody")
+    );
 }

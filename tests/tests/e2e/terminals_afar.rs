@@ -7,6 +7,9 @@ use cede_wire::member::Capability;
 
 use super::*;
 
+#[path = "conversations.rs"]
+mod conversations;
+
 /// Hosts something at the first device that nobody there looks on at.
 fn hosted(device: &Device, script: &str) {
     let begun = device.typed(&["run", "--detach", "--name", "work", "--", "sh", "-c", script]);
@@ -100,6 +103,7 @@ fn link_that_breaks_loses_nothing_of_what_was_written() {
         keyboard: cede_wire::control::terminal::Keyboard::No,
         size: None,
         from: Some(0),
+        read: None,
     }));
     let mut answers = asked.unwrap();
     let (mut seen, mut opened, mut cuts) = (String::new(), 0, 0);

@@ -217,7 +217,7 @@ fn looked_on_at(liar: &mut Liar, device: &Device) -> (Answers, u64) {
     let info = SessionInfo { key, title, directory, turns: 0, bytes: 0, version, updated_unix_ms: 1, activity };
     let listed = ListedSession { info, owner: liar.local.device(), token: FencingToken::FIRST };
     let size = Some(TerminalSize { rows: 24, columns: 80 });
-    let view = ViewRequest { session: "theirs".to_owned(), keyboard: Keyboard::No, size, from: None };
+    let view = ViewRequest { session: "theirs".to_owned(), keyboard: Keyboard::No, size, from: None, read: None };
     let answers = device.open(Command::View(view)).unwrap();
     let mut viewing = None;
     while viewing.is_none() {

@@ -29,6 +29,8 @@ use serde_json::{Value, json};
 
 #[path = "decisions.rs"]
 mod decisions;
+#[path = "terminals.rs"]
+mod terminals;
 #[path = "transfers.rs"]
 mod transfers;
 
@@ -50,6 +52,7 @@ pub(super) fn all() -> Vec<Vector> {
     all.push(named("letter", "M-2", "Letter", &letter()));
     all.extend(task_parts());
     all.extend(transfers::all());
+    all.extend(terminals::all());
     all.extend(decisions::all());
     all.extend(refused_numbers());
     all.extend(refused_encodings());

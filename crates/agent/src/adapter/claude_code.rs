@@ -10,6 +10,7 @@ use cede_wire::handoff::{Disposition, InventoryItem};
 use cede_wire::path::RelPath;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
+use crate::adapter::conversation::{Conversation, Rows};
 use crate::adapter::fences::{self, Fence, Fences};
 use crate::adapter::limits::{LISTING_SCAN_BYTES, SESSIONS};
 use crate::adapter::scans::Scans;
@@ -27,6 +28,7 @@ mod slug;
 mod store;
 mod tombstone;
 mod transcript;
+mod words;
 
 use hook::Hook;
 use live::Live;
@@ -183,6 +185,11 @@ impl Adapter for ClaudeCodeAdapter {
         let side: Vec<PathBuf> = store::side_files(&place)?.into_iter().map(|file| file.local).collect();
         info.bytes += arrivals::bytes(&side);
         Ok(info)
+    }
+
+    fn conversation(&self, native: &NativeId) -> Result<Conversation, AgentError> {
+        let (place, real, speak) = (self.store.place(native)?, tombstone::real, words::of);
+        Ok(Conversation::rows(Rows { place, real, speak }))
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {

@@ -11,6 +11,7 @@ use cede_wire::handoff::{Disposition, InventoryItem};
 use cede_wire::path::RelPath;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
+use crate::adapter::conversation::{Conversation, Rows};
 use crate::adapter::fences::{self, Fence, Fences};
 use crate::adapter::limits::{LISTING_SCAN_BYTES, SESSIONS};
 use crate::adapter::scans::Scans;
@@ -27,6 +28,7 @@ mod lock;
 mod rollout;
 mod store;
 mod tombstone;
+mod words;
 
 use lock::WriterLock;
 use rollout::{Meta, Scan};
@@ -170,6 +172,11 @@ impl Adapter for CodexAdapter {
             info.bytes = arrivals::bytes(&own.chain(closure.ancestors).collect::<Vec<_>>());
         }
         Ok(info)
+    }
+
+    fn conversation(&self, native: &NativeId) -> Result<Conversation, AgentError> {
+        let (place, real, speak) = (self.file(native)?, tombstone::real, words::of);
+        Ok(Conversation::rows(Rows { place, real, speak }))
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {

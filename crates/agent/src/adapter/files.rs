@@ -10,6 +10,7 @@ use cede_wire::custody::Head;
 use cede_wire::id::Hash;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
+use crate::adapter::conversation::Conversation;
 use crate::adapter::fences::{Fence, Fences};
 use crate::adapter::limits::SESSIONS;
 use crate::adapter::{
@@ -108,6 +109,11 @@ impl Adapter for FilesAdapter {
 
     fn describe(&self, native: &NativeId) -> Result<SessionInfo, AgentError> {
         Ok(info(native.clone(), &self.read(native)?))
+    }
+
+    fn conversation(&self, native: &NativeId) -> Result<Conversation, AgentError> {
+        // Nobody speaks in a directory.
+        Err(AgentError::Unknown { agent: AgentKind::Files, native: native.clone() })
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {

@@ -47,3 +47,24 @@ pub const BRANCH_NAMES: u32 = 100_000;
 
 /// Longest configuration value or message of an agent that is quoted.
 pub const QUOTED_CHARS: usize = 200;
+
+/// How much of the end of a conversation is looked at for what was said last.
+pub const TAIL_BYTES: u64 = 1 << 20;
+
+/// The same of one that stands in a database, parts: each says one thing or two.
+pub const TAIL_PARTS: u64 = 64;
+
+/// How far a viewer may be behind and still be told everything. Beyond it the middle is left out: nobody reads it.
+pub const BEHIND_BYTES: u64 = 64 << 20;
+
+/// See [`BEHIND_BYTES`].
+pub const BEHIND_PARTS: u64 = 10_000;
+
+/// Bytes before a place that a bookmark is made of: the end of a record, with its id or its time.
+pub const BOOKMARK_BYTES: u64 = 512;
+
+/// Bytes of a store that one call reads before it answers, at least where they say nothing.
+pub const READ_AT_ONCE_BYTES: u64 = 8 << 20;
+
+/// Most things that one record says.
+pub const SAID_PER_RECORD: usize = 8;

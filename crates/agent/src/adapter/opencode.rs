@@ -10,6 +10,7 @@ use cede_wire::handoff::{Disposition, InventoryItem};
 use cede_wire::path::RelPath;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
+use crate::adapter::conversation::Conversation;
 use crate::adapter::fences::{Fence, Fences};
 use crate::adapter::scratch::Scratch;
 use crate::adapter::{
@@ -23,8 +24,10 @@ mod database;
 pub mod decoder;
 mod install;
 mod plugin;
+mod words;
 
 use database::{Database, Session};
+pub(in crate::adapter) use words::Parts;
 
 /// OpenCode's sessions.
 #[derive(Debug)]
@@ -105,6 +108,11 @@ impl Adapter for OpenCodeAdapter {
         }
         let unknown = || AgentError::Unknown { agent: AgentKind::OpenCode, native: native.clone() };
         info(Session { bytes, ..found }, &self.running()).ok_or_else(unknown)
+    }
+
+    fn conversation(&self, native: &NativeId) -> Result<Conversation, AgentError> {
+        self.open(native)?.session(native)?;
+        Ok(Conversation::parts(Parts::new(self.database.clone(), native.clone())))
     }
 
     fn requirement(&self, native: &NativeId) -> Result<Requirement, AgentError> {

@@ -14,6 +14,7 @@ use crate::fault;
 use crate::interrupt::{self, Event};
 use crate::limits::{BEAT, TYPED_AT_ONCE};
 use crate::page::Page;
+use crate::show;
 use crate::tty::keys::{HELP, Keys, Meant};
 use crate::tty::{self, Raw};
 use crate::verbs::{Hand, present, text_of};
@@ -51,7 +52,7 @@ pub(crate) fn view(hand: &Hand<'_>, session: String, keyboard: Keyboard) -> Resu
     if types {
         needs_a_terminal(hand, &format!("to look on without one: cede watch {session}"))?;
     }
-    let request = ViewRequest { session, keyboard, size: tty::size(), from: None };
+    let request = ViewRequest { session, keyboard, size: tty::size(), from: None, read: None };
     View { types, leaves_at_once: false }.look_on(hand, Command::View(request))
 }
 
@@ -125,7 +126,12 @@ impl View {
                 hand.terminal.say(format!("hosted as {}", session.short()));
                 sight.sayer.say(&ViewerSays::Detach);
             }
+            TerminalEvent::Opened { title, device, agent: Some(agent), .. } => {
+                let at = device.map_or_else(String::new, |device| format!(" at {device}"));
+                hand.terminal.say(format!("{title} ({}){at}; you read along, Ctrl-C leaves", agent.name()));
+            }
             TerminalEvent::Opened { .. } => sight.begin(hand, self.types),
+            TerminalEvent::Piece(piece) => hand.terminal.data(&show::conversation::page(&piece)),
             TerminalEvent::Output { fresh, bytes, .. } => sight.draw(hand, fresh, &bytes),
             TerminalEvent::State(state) => sight.become_state(state),
             TerminalEvent::Asking { device } => sight.remark(hand, &format!("asking {device}: its operator answers")),

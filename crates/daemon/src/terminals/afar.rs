@@ -1,4 +1,4 @@
-//! A person at this machine looks on at a terminal of another device. Source: SPEC D-8, D-10.
+//! A person at this machine looks on at a terminal or a conversation of another device. Source: SPEC D-8, D-10, D-12.
 //!
 //! What that device says is drawn on the person's own terminal, so it is filtered first. A viewing follows the links: when
 //! one breaks, it is asked for again on the next one, from the offset that was seen.
@@ -10,9 +10,10 @@ use cede_wire::control::terminal::{
     Base64, Keyboard, TerminalEnd, TerminalEvent, TerminalSize, TerminalState, ViewRequest, ViewerSays,
 };
 use cede_wire::control::{Answer, Failure, ReplyBody, exit};
+use cede_wire::conversation::{Bookmark, Piece};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::limits::{TERMINAL_OUTPUT_BYTES, TERMINAL_WINDOW_BYTES};
-use cede_wire::message::PeerMessage;
+use cede_wire::message::{ListedSession, PeerMessage};
 use cede_wire::refusal::Refusal;
 use cede_wire::session::AgentKind;
 use cede_wire::terminal::{TerminalBody, TerminalMessage, Wish};
@@ -23,6 +24,7 @@ use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::clock::random;
 use crate::context::Context;
+use crate::conversations::{self, is_told};
 use crate::limits;
 use crate::offering::{exit_of, failure, stopping};
 use crate::sessions;
@@ -60,8 +62,7 @@ impl Actor {
         if look.device != asker.device || look.link != Some(asker.link) {
             return;
         }
-        let too_long = matches!(&body, TerminalBody::Output { bytes, .. } if bytes.len() > TERMINAL_OUTPUT_BYTES);
-        if too_long || look.news.try_send(News::Said(body)).is_err() {
+        if !body.fits() || look.news.try_send(News::Said(body)).is_err() {
             // More than a window: it does not keep to what was agreed, or the viewer is gone.
             self.afar.0.remove(&viewing);
         }
@@ -113,6 +114,7 @@ struct There {
     name: String,
     session: SessionId,
     title: String,
+    agent: AgentKind,
 }
 
 /// The terminal of a peer that a text means: `name`, the beginning of an id, or either after `device/`.
@@ -123,22 +125,27 @@ async fn meant(context: &Context, text: &str) -> Result<There, Failure> {
         if device.is_some_and(|device| device != peer.name) {
             continue;
         }
-        for info in peer.listed.into_iter().map(|one| one.info).filter(|info| info.key.agent == AgentKind::Terminal) {
-            let session = info.key.id();
+        // Of a conversation only its owner tells; other devices list it too.
+        let told = |one: &ListedSession| {
+            let agent = one.info.key.agent;
+            agent == AgentKind::Terminal || (is_told(agent) && one.owner == peer.device)
+        };
+        for info in peer.listed.into_iter().filter(told).map(|one| one.info) {
+            let (session, agent) = (info.key.id(), info.key.agent);
             if !wanted.is_empty() && (info.title == wanted || session.to_string().starts_with(wanted)) {
-                found.push(There { device: peer.device, name: peer.name.clone(), session, title: info.title });
+                found.push(There { device: peer.device, name: peer.name.clone(), session, title: info.title, agent });
             }
         }
     }
     if found.len() > 1 {
         let list: Vec<String> =
             found.iter().take(5).map(|one| format!("{}/{}", one.name, one.session.short())).collect();
-        let why = format!("{} terminals fit: {}", found.len(), list.join(", "));
-        return Err(failure(exit::USAGE, "it is not clear which terminal is meant", &why, "name one by its id"));
+        let why = format!("{} sessions fit: {}", found.len(), list.join(", "));
+        return Err(failure(exit::USAGE, "it is not clear which session is meant", &why, "name one by its id"));
     }
     found.pop().ok_or_else(|| {
-        let why = format!("no terminal here or at a peer is called {text}");
-        failure(exit::USAGE, "no terminal is meant", &why, "cede ls; to host one: cede run")
+        let why = format!("no terminal and no conversation here or at a peer is called {text}");
+        failure(exit::USAGE, "no session is meant", &why, "cede ls; to host a terminal: cede run")
     })
 }
 
@@ -151,6 +158,8 @@ struct Sight {
     size: Option<TerminalSize>,
     /// Everything before was seen; none: nothing, or a drawing is under way.
     at: Option<u64>,
+    /// The same of a conversation.
+    read: Option<Bookmark>,
     filter: Filter,
     taken: u64,
     acknowledged: u64,
@@ -194,6 +203,9 @@ async fn begin(context: &Context, request: ViewRequest) -> Result<(Sight, mpsc::
         }
     };
     let there = meant(context, &request.session).await?;
+    if is_told(there.agent) && wish != Wish::Watch {
+        return Err(conversations::not_driven(&there.title));
+    }
     let viewing = random().map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
     let viewing = u64::from_le_bytes(viewing);
     let (told, news) = mpsc::channel(limits::FRAMES_FROM_AFAR);
@@ -208,6 +220,7 @@ async fn begin(context: &Context, request: ViewRequest) -> Result<(Sight, mpsc::
         wish,
         size: request.size,
         at: request.from,
+        read: request.read,
         filter,
         taken: 0,
         acknowledged: 0,
@@ -254,7 +267,11 @@ impl Sight {
         (self.taken, self.acknowledged) = (0, 0);
         let size = self.size.map(|size| (size.rows, size.columns));
         let (viewing, session, wish, from) = (self.viewing, self.there.session, self.wish, self.at);
-        let body = TerminalBody::Open { session, wish, from, size };
+        let body = if is_told(self.there.agent) {
+            TerminalBody::Read { session, from: self.read }
+        } else {
+            TerminalBody::Open { session, wish, from, size }
+        };
         self.context.ask(move |actor| actor.afar_open(viewing, body)).await.unwrap_or(false)
     }
 
@@ -268,13 +285,18 @@ impl Sight {
             }
             TerminalBody::Opened => {
                 let title = self.there.title.clone();
-                TerminalEvent::Opened { session: self.there.session, title, device: Some(device) }
+                let agent = Some(self.there.agent).filter(|agent| is_told(*agent));
+                TerminalEvent::Opened { session: self.there.session, title, device: Some(device), agent }
             }
             TerminalBody::Output { fresh, bytes, next } => return self.output(fresh, &bytes, next, out).await,
             TerminalBody::State { yours, driver, held, viewers, size: (rows, columns) } => {
                 let driver = driver.map(|driver| crate::scrutiny::text(&driver));
                 let size = TerminalSize { rows, columns };
                 TerminalEvent::State(TerminalState { yours, driver, held, viewers, size })
+            }
+            TerminalBody::Piece(piece) => return self.piece(piece, out).await,
+            TerminalBody::Over { detail } => {
+                return Some(Some(self.over(true, None, None, crate::scrutiny::detail(&detail))));
             }
             TerminalBody::Note(text) => TerminalEvent::Note { text: crate::scrutiny::detail(&text) },
             TerminalBody::Ended { code, signal } => return Some(Some(self.ended(code, signal))),
@@ -283,6 +305,7 @@ impl Sight {
             }
             // A viewer's words.
             TerminalBody::Open { .. }
+            | TerminalBody::Read { .. }
             | TerminalBody::Taken(_)
             | TerminalBody::Typed(_)
             | TerminalBody::Resized(..)
@@ -308,13 +331,26 @@ impl Sight {
         self.at = next;
         let drawn = Base64(self.filter.pass(bytes));
         out.send(ReplyBody::Terminal(TerminalEvent::Output { fresh, bytes: drawn, next })).await.ok()?;
-        // What the person's command has taken is taken: a slow one slows down nobody but itself.
-        self.taken += bytes.len() as u64;
+        self.took(bytes.len() as u64).await;
+        Some(None)
+    }
+
+    /// A piece counts as read once the person's command has it: one that was cut off comes again.
+    async fn piece(&mut self, piece: Piece, out: &mpsc::Sender<ReplyBody>) -> Option<Option<ReplyBody>> {
+        let (weight, next) = (piece.weight(), piece.next);
+        out.send(ReplyBody::Terminal(TerminalEvent::Piece(piece))).await.ok()?;
+        self.read = Some(next);
+        self.took(weight).await;
+        Some(None)
+    }
+
+    /// What the person's command has taken is taken: a slow one slows down nobody but itself.
+    async fn took(&mut self, bytes: u64) {
+        self.taken += bytes;
         if self.taken - self.acknowledged >= TERMINAL_WINDOW_BYTES / 4 {
             self.acknowledged = self.taken;
             self.tell(TerminalBody::Taken(self.taken)).await;
         }
-        Some(None)
     }
 
     async fn say(&mut self, says: ViewerSays) {

@@ -1,243 +1,190 @@
-//! A person on another device looks on at a terminal of this one. Source: SPEC D-8, D-10.
+//! A person on another device looks on at a terminal or a conversation of this one. Source: SPEC D-8, D-10, D-12.
 //!
 //! Each viewing belongs to the link that it was asked for on: what that link may do was decided by a person, and ends with
 //! it. Only what comes on this link is heard, and only on it anything is said.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cede_agent::terminal::End;
 use cede_core::authority::{CapabilityDecision, Permission};
-use cede_core::lease::{Asked, ViewerId};
+use cede_core::lease::Asked;
 use cede_wire::audit::KeyboardChange;
 use cede_wire::control::terminal::{TerminalSize, TerminalState};
-use cede_wire::id::SessionId;
-use cede_wire::limits::{TERMINAL_OUTPUT_BYTES, TERMINAL_WINDOW_BYTES};
+use cede_wire::limits::TERMINAL_OUTPUT_BYTES;
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
 use cede_wire::terminal::{TerminalBody, TerminalMessage, Wish};
-use tokio::sync::Notify;
 
-use super::Hosted;
 use super::desk::{TypeError, Who};
 use super::keyboard::Wished;
+use super::viewings::{Chair, Flow, Opening, Seat, Viewing, What};
 use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::context::Context;
-use crate::errands::Pace;
-use crate::limits;
-
-/// The viewings of peers here, by link and number, and the pace of the wishes of each link.
-#[derive(Default)]
-pub(crate) struct Viewings {
-    all: BTreeMap<(u64, u64), Viewing>,
-    paces: BTreeMap<u64, Pace>,
-}
-
-/// One of them.
-struct Viewing {
-    /// What it lives by.
-    by: Capability,
-    /// None: the operator has not answered.
-    seat: Option<Arc<Taken>>,
-}
-
-impl Viewings {
-    fn seat(&self, asker: Asker, viewing: u64) -> Option<Arc<Taken>> {
-        self.all.get(&(asker.link, viewing))?.seat.clone()
-    }
-
-    fn of_link(&self, link: u64) -> Vec<u64> {
-        self.all.keys().filter(|(of, _)| *of == link).map(|(_, viewing)| *viewing).collect()
-    }
-
-    /// Whether one more wish of this link is heard now.
-    fn hears(&mut self, link: u64) -> bool {
-        let now = Instant::now();
-        self.paces.entry(link).or_insert_with(|| Pace::of_wishes(now)).next(now).is_zero()
-    }
-}
-
-/// Somebody on another device who looks on.
-struct Taken {
-    hosted: Arc<Hosted>,
-    viewer: ViewerId,
-    /// Bytes of output that the viewer has taken.
-    taken: AtomicU64,
-    room: Notify,
-    over: AtomicBool,
-}
-
-impl Taken {
-    fn end(&self) {
-        self.over.store(true, Ordering::SeqCst);
-        self.room.notify_one();
-    }
-
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
-}
-
-/// What a viewer asked for.
-#[derive(Clone, Copy)]
-struct Opening {
-    asker: Asker,
-    viewing: u64,
-    session: SessionId,
-    wish: Wish,
-    from: Option<u64>,
-    size: Option<(u16, u16)>,
-}
+use crate::{conversations, limits};
 
 impl Actor {
-    /// A peer says something about a viewing of a terminal here.
+    /// A peer says something about a viewing here.
     pub(crate) fn hear_viewer(&mut self, asker: Asker, viewing: u64, body: TerminalBody) {
-        if let TerminalBody::Open { session, wish, from, size } = body {
-            return self.open_viewing(Opening { asker, viewing, session, wish, from, size });
-        }
-        let Some(seat) = self.viewings.seat(asker, viewing) else {
-            if body == TerminalBody::Leave {
-                self.end_viewing(asker, viewing);
-            }
-            return;
-        };
         let now = self.context.clock.now();
+        if !body.fits() {
+            self.end_viewing(asker, viewing);
+            return self.say_no(asker, viewing, Refusal::Protocol, "more was said at once than a message holds");
+        }
         match body {
+            TerminalBody::Open { session, wish, from, size } => {
+                let what = What::Terminal { wish, from, size };
+                self.open_viewing(Opening { asker, viewing, session, what });
+            }
+            TerminalBody::Read { session, from } => {
+                let what = What::Conversation { from };
+                self.open_viewing(Opening { asker, viewing, session, what });
+            }
+            TerminalBody::Leave => self.end_viewing(asker, viewing),
             TerminalBody::Taken(bytes) => {
-                seat.taken.fetch_max(bytes, Ordering::SeqCst);
-                seat.room.notify_one();
-            }
-            TerminalBody::Typed(bytes) if bytes.len() > TERMINAL_OUTPUT_BYTES => {
-                self.end_viewing(asker, viewing);
-                self.say_no(asker, viewing, Refusal::Protocol, "more was typed at once than a message holds");
-            }
-            TerminalBody::Typed(bytes) => {
-                let typed = seat.hosted.type_in(seat.viewer, &bytes, now);
-                if let Err(error @ TypeError::NotTaken(_)) = typed {
-                    self.say(asker, viewing, TerminalBody::Note(error.to_string()));
+                if let Some(seat) = self.viewings.seat(asker, viewing) {
+                    seat.flow.took(bytes);
                 }
             }
+            TerminalBody::Typed(bytes) => self.hear_typed(asker, viewing, &bytes),
             TerminalBody::Resized(rows, columns) => {
-                seat.hosted.resize(seat.viewer, TerminalSize { rows, columns }, now)
+                if let Some(chair) = self.chair(asker, viewing) {
+                    chair.hosted.resize(chair.viewer, TerminalSize { rows, columns }, now);
+                }
             }
-            TerminalBody::Beat => seat.hosted.beat(seat.viewer, now),
-            TerminalBody::Keyboard => self.asks_for_keyboard(asker, viewing, &seat),
-            TerminalBody::LetGo => self.keyboard_ends(&seat.hosted, seat.viewer, KeyboardChange::LetGo),
-            TerminalBody::Leave => self.end_viewing(asker, viewing),
+            TerminalBody::Beat => {
+                if let Some(chair) = self.chair(asker, viewing) {
+                    chair.hosted.beat(chair.viewer, now);
+                }
+            }
+            TerminalBody::Keyboard => self.asks_for_keyboard(asker, viewing),
+            TerminalBody::LetGo => {
+                if let Some(chair) = self.chair(asker, viewing) {
+                    self.keyboard_ends(&chair.hosted, chair.viewer, KeyboardChange::LetGo);
+                }
+            }
             // A host's words; whoever looks on has nothing of the kind to say.
-            TerminalBody::Open { .. }
-            | TerminalBody::Asking
+            TerminalBody::Asking
             | TerminalBody::Opened
             | TerminalBody::Output { .. }
             | TerminalBody::State { .. }
             | TerminalBody::Note(_)
             | TerminalBody::Ended { .. }
-            | TerminalBody::Refused { .. } => {}
+            | TerminalBody::Refused { .. }
+            | TerminalBody::Piece(_)
+            | TerminalBody::Over { .. } => {}
+        }
+    }
+
+    fn chair(&self, asker: Asker, viewing: u64) -> Option<Chair> {
+        self.viewings.seat(asker, viewing)?.chair
+    }
+
+    fn hear_typed(&mut self, asker: Asker, viewing: u64, bytes: &[u8]) {
+        let Some(chair) = self.chair(asker, viewing) else { return };
+        let typed = chair.hosted.type_in(chair.viewer, bytes, self.context.clock.now());
+        if let Err(error @ TypeError::NotTaken(_)) = typed {
+            self.say(asker, viewing, TerminalBody::Note(error.to_string()));
         }
     }
 
     fn open_viewing(&mut self, opening: Opening) {
-        let Opening { asker, viewing, wish, .. } = opening;
+        let Opening { asker, viewing, what, .. } = opening;
         if self.viewings.all.contains_key(&(asker.link, viewing)) {
             return;
         }
         if self.viewings.of_link(asker.link).len() >= limits::VIEWINGS_PER_LINK || !self.viewings.hears(asker.link) {
             return self.say_no(asker, viewing, Refusal::Busy, "this device looks on too often already");
         }
-        let capability = if wish == Wish::Watch { Capability::Observe } else { Capability::Drive };
-        self.viewings.all.insert((asker.link, viewing), Viewing { by: capability, seat: None });
-        if self.permission(asker, capability) == Permission::Asks {
+        let by = what.needs();
+        self.viewings.all.insert((asker.link, viewing), Viewing { by, seat: None });
+        if self.permission(asker, by) == Permission::Asks {
             self.say(asker, viewing, TerminalBody::Asking);
         }
         let nothing = cede_wire::authority::Subject::default();
-        self.ask_authority(asker, capability, nothing.clone(), move |actor, decision| match decision {
+        self.ask_authority(asker, by, nothing.clone(), move |actor, decision| match decision {
             CapabilityDecision::Allowed(permit) => match permit.redeem(&nothing) {
                 Ok(()) => actor.begin_viewing(opening),
-                Err(_) => actor.refuse_viewing(opening, Refusal::Declined),
+                Err(_) => actor.refuse_viewing(opening, Refusal::Declined, NOT_LET),
             },
-            CapabilityDecision::Refused { why, .. } => actor.refuse_viewing(opening, why.refusal()),
+            CapabilityDecision::Refused { why, .. } => actor.refuse_viewing(opening, why.refusal(), NOT_LET),
         });
     }
 
-    fn refuse_viewing(&mut self, opening: Opening, refusal: Refusal) {
-        self.viewings.all.remove(&(opening.asker.link, opening.viewing));
-        self.say_no(
-            opening.asker,
-            opening.viewing,
-            refusal,
-            "the device of the terminal does not let this one look on",
-        );
+    /// It ends before anything was shown.
+    pub(crate) fn refuse_viewing(&mut self, opening: Opening, refusal: Refusal, why: &str) {
+        self.end_viewing(opening.asker, opening.viewing);
+        self.say_no(opening.asker, opening.viewing, refusal, why);
     }
 
-    /// A person said yes. Which terminals there are is told to nobody before.
+    /// A person said yes. Which terminals and conversations there are is told to nobody before.
     fn begin_viewing(&mut self, opening: Opening) {
-        let Opening { asker, viewing, session, wish, .. } = opening;
-        let key = (asker.link, viewing);
-        let Some(by) = self.viewings.all.get(&key).map(|viewing| viewing.by) else {
+        let Some(one) = self.viewings.all.get_mut(&(opening.asker.link, opening.viewing)) else {
             // It left while the operator thought.
             return;
         };
+        let flow = Arc::new(Flow::default());
+        match opening.what {
+            What::Conversation { from } => {
+                one.seat = Some(Seat { flow: flow.clone(), chair: None });
+                tokio::spawn(conversations::tell(self.context.clone(), opening, flow, from));
+            }
+            What::Terminal { wish, .. } => self.sit_in_front(opening, flow, wish),
+        }
+    }
+
+    fn sit_in_front(&mut self, opening: Opening, flow: Arc<Flow>, wish: Wish) {
+        let Opening { asker, viewing, session, .. } = opening;
         let who = Who::away(&self.device_name(asker.device), asker.device);
         let hosted = self.context.terminals.get(session);
         let Some((hosted, viewer)) = hosted.and_then(|hosted| Some((hosted.clone(), hosted.sit_down(who)?))) else {
-            self.viewings.all.remove(&key);
-            return self.say_no(
-                asker,
-                viewing,
-                Refusal::NotOwner,
-                "no such terminal is hosted here, or too many look on",
-            );
+            let why = "no such terminal is hosted here, or too many look on";
+            return self.refuse_viewing(opening, Refusal::NotOwner, why);
         };
-        let seat = Arc::new(Taken {
-            hosted,
-            viewer,
-            taken: AtomicU64::new(0),
-            room: Notify::new(),
-            over: AtomicBool::new(false),
-        });
-        self.viewings.all.insert(key, Viewing { by, seat: Some(seat.clone()) });
-        if wish == Wish::Watch {
-            return self.show_viewer(opening, seat);
+        let chair = Chair { hosted, viewer };
+        if let Some(one) = self.viewings.all.get_mut(&(asker.link, viewing)) {
+            one.seat = Some(Seat { flow: flow.clone(), chair: Some(chair.clone()) });
         }
-        let (hosted, wish) = (seat.hosted.clone(), (seat.viewer, false, true));
-        self.wants_keyboard(hosted, wish, move |actor, wished| actor.begin_driving(opening, seat, wished));
+        if wish == Wish::Watch {
+            return self.show_viewer(opening, flow, chair);
+        }
+        let (hosted, asks) = (chair.hosted.clone(), (chair.viewer, false, true));
+        self.wants_keyboard(hosted, asks, move |actor, wished| {
+            actor.begin_driving(opening, (flow, chair), wish, wished);
+        });
     }
 
     /// One that wanted the keyboard or nothing gets nothing where another one has it.
-    fn begin_driving(&mut self, opening: Opening, seat: Arc<Taken>, wished: Wished) {
+    fn begin_driving(&mut self, opening: Opening, (flow, chair): (Arc<Flow>, Chair), wish: Wish, wished: Wished) {
         let refused = match wished {
             Wished::Asked(Asked::Granted { .. }) => {
-                if let Some((rows, columns)) = opening.size {
-                    seat.hosted.resize(seat.viewer, TerminalSize { rows, columns }, self.context.clock.now());
+                if let What::Terminal { size: Some((rows, columns)), .. } = opening.what {
+                    chair.hosted.resize(chair.viewer, TerminalSize { rows, columns }, self.context.clock.now());
                 }
                 None
             }
-            Wished::Asked(Asked::Driven(_) | Asked::Held) if opening.wish == Wish::DriveIfFree => None,
+            Wished::Asked(Asked::Driven(_) | Asked::Held) if wish == Wish::DriveIfFree => None,
             Wished::Asked(Asked::Driven(_) | Asked::Held) => {
                 Some((Refusal::Busy, "another viewer has the keyboard, or the person there holds it"))
             }
             Wished::Unrecorded => Some((Refusal::Declined, UNRECORDED)),
         };
         match refused {
-            None => self.show_viewer(opening, seat),
-            Some((refusal, why)) => {
-                self.end_viewing(opening.asker, opening.viewing);
-                self.say_no(opening.asker, opening.viewing, refusal, why);
-            }
+            None => self.show_viewer(opening, flow, chair),
+            Some((refusal, why)) => self.refuse_viewing(opening, refusal, why),
         }
     }
 
-    fn show_viewer(&mut self, opening: Opening, seat: Arc<Taken>) {
+    fn show_viewer(&mut self, opening: Opening, flow: Arc<Flow>, chair: Chair) {
         self.say(opening.asker, opening.viewing, TerminalBody::Opened);
-        tokio::spawn(show(self.context.clone(), opening, seat));
+        tokio::spawn(show(self.context.clone(), opening, flow, chair));
     }
 
     /// One that was let in to look on wants to type: that is another question.
-    fn asks_for_keyboard(&mut self, asker: Asker, viewing: u64, seat: &Arc<Taken>) {
+    fn asks_for_keyboard(&mut self, asker: Asker, viewing: u64) {
+        let Some(Seat { flow, chair: Some(chair) }) = self.viewings.seat(asker, viewing) else { return };
         if !self.viewings.hears(asker.link) {
             return self.say(
                 asker,
@@ -245,7 +192,6 @@ impl Actor {
                 TerminalBody::Note("you want to type too often; wait a little".to_owned()),
             );
         }
-        let seat = seat.clone();
         if self.permission(asker, Capability::Drive) == Permission::Asks {
             self.say(asker, viewing, TerminalBody::Asking);
         }
@@ -255,15 +201,15 @@ impl Actor {
                 CapabilityDecision::Allowed(permit) => permit.redeem(&nothing).is_ok(),
                 CapabilityDecision::Refused { .. } => false,
             };
-            if seat.is_over() {
+            if flow.is_over() {
                 return;
             }
             if !allowed {
                 let note = "the device of the terminal does not let this one drive";
                 return actor.say(asker, viewing, TerminalBody::Note(note.to_owned()));
             }
-            let (hosted, wish) = (seat.hosted.clone(), (seat.viewer, false, true));
-            actor.wants_keyboard(hosted, wish, move |actor, wished| actor.say_wished(asker, viewing, wished));
+            let wish = (chair.viewer, false, true);
+            actor.wants_keyboard(chair.hosted, wish, move |actor, wished| actor.say_wished(asker, viewing, wished));
         });
     }
 
@@ -277,10 +223,11 @@ impl Actor {
         self.say(asker, viewing, TerminalBody::Note(note.to_owned()));
     }
 
-    fn end_viewing(&mut self, asker: Asker, viewing: u64) {
-        if let Some(seat) = self.viewings.all.remove(&(asker.link, viewing)).and_then(|one| one.seat) {
-            seat.end();
-            self.gets_up(&seat.hosted, seat.viewer);
+    pub(crate) fn end_viewing(&mut self, asker: Asker, viewing: u64) {
+        let Some(seat) = self.viewings.all.remove(&(asker.link, viewing)).and_then(|one| one.seat) else { return };
+        seat.flow.end();
+        if let Some(chair) = seat.chair {
+            self.gets_up(&chair.hosted, chair.viewer);
         }
     }
 
@@ -289,7 +236,7 @@ impl Actor {
         for viewing in self.viewings.of_link(asker.link) {
             self.end_viewing(asker, viewing);
         }
-        self.viewings.paces.remove(&asker.link);
+        self.viewings.forget(asker.link);
     }
 
     /// What the peer of a link may do is less now, perhaps.
@@ -300,15 +247,18 @@ impl Actor {
     }
 
     /// Ends a viewing whose right has ended, and the driving of one that may still look on.
-    fn recheck(&mut self, asker: Asker, viewing: u64) {
+    pub(crate) fn recheck(&mut self, asker: Asker, viewing: u64) {
         let Some(one) = self.viewings.all.get(&(asker.link, viewing)) else { return };
         let (by, Some(seat)) = (one.by, one.seat.clone()) else { return };
         if !self.still_may(asker, by) {
             self.end_viewing(asker, viewing);
-            self.say_no(asker, viewing, Refusal::Declined, "the right to look on has ended");
-        } else if seat.hosted.drives(seat.viewer, self.context.clock.now()) && !self.still_may(asker, Capability::Drive)
+            return self.say_no(asker, viewing, Refusal::Declined, "the right to look on has ended");
+        }
+        let drives = |chair: &Chair| chair.hosted.drives(chair.viewer, self.context.clock.now());
+        if let Some(chair) = seat.chair.filter(drives)
+            && !self.still_may(asker, Capability::Drive)
         {
-            self.keyboard_ends(&seat.hosted, seat.viewer, KeyboardChange::Withdrawn);
+            self.keyboard_ends(&chair.hosted, chair.viewer, KeyboardChange::Withdrawn);
             self.say(asker, viewing, TerminalBody::Note("the right to type has ended".to_owned()));
         }
     }
@@ -317,7 +267,7 @@ impl Actor {
         matches!(self.permission(asker, capability), Permission::Allowed(_))
     }
 
-    fn say(&mut self, asker: Asker, viewing: u64, body: TerminalBody) {
+    pub(crate) fn say(&mut self, asker: Asker, viewing: u64, body: TerminalBody) {
         self.send_on(asker, PeerMessage::Terminal(TerminalMessage { viewing, body }));
     }
 
@@ -326,29 +276,30 @@ impl Actor {
     }
 }
 
+const NOT_LET: &str = "the device of the session does not let this one look on";
 const UNRECORDED: &str = "the device of the terminal cannot record who types at the moment, so no peer does";
 
 /// Shows what comes, never more than a window ahead of the viewer.
-async fn show(context: Context, opening: Opening, seat: Arc<Taken>) {
-    let Opening { asker, viewing, .. } = opening;
-    let hosted = &seat.hosted;
-    let mut screen = hosted.terminal.view(opening.from);
+async fn show(context: Context, opening: Opening, flow: Arc<Flow>, Chair { hosted, viewer }: Chair) {
+    let Opening { asker, viewing, what, .. } = opening;
+    let What::Terminal { from, .. } = what else { return };
+    let mut screen = hosted.terminal.view(from);
     let mut changed = hosted.news.changed.subscribe();
     let (mut told, mut sent): (Option<TerminalState>, u64) = (None, 0);
     let mut looked = Instant::now();
-    while !seat.is_over() {
+    while !flow.is_over() {
         if looked.elapsed() >= limits::RIGHT_LOOK {
             looked = Instant::now();
             let _stopping = context.ask(move |actor| actor.recheck(asker, viewing)).await;
         }
-        let state = hosted.state(seat.viewer, context.clock.now());
+        let state = hosted.state(viewer, context.clock.now());
         if told.as_ref() != Some(&state) {
             say(&context, asker, viewing, state_of(&state)).await;
             told = Some(state);
         }
         let end = hosted.terminal.end();
-        if sent.saturating_sub(seat.taken.load(Ordering::SeqCst)) >= TERMINAL_WINDOW_BYTES {
-            let _ = tokio::time::timeout(limits::VIEWER_LOOK, seat.room.notified()).await;
+        if !flow.has_room(sent) {
+            flow.wait().await;
             continue;
         }
         match (screen.next(TERMINAL_OUTPUT_BYTES), end) {
@@ -384,7 +335,7 @@ fn state_of(state: &TerminalState) -> TerminalBody {
     }
 }
 
-async fn say(context: &Context, asker: Asker, viewing: u64, body: TerminalBody) {
+pub(crate) async fn say(context: &Context, asker: Asker, viewing: u64, body: TerminalBody) {
     // The answer is waited for, so that no more is on its way than the link takes.
     let _stopping = context.ask(move |actor| actor.say(asker, viewing, body)).await;
 }

@@ -17,8 +17,8 @@ use super::desk::{TypeError, Who};
 use super::keyboard::wished_here;
 use super::{Hosted, afar, run};
 use crate::context::Context;
-use crate::limits;
 use crate::offering::failure;
+use crate::{conversations, limits};
 
 /// The lines of one viewer.
 pub(crate) type Lines = BufReader<OwnedReadHalf>;
@@ -49,7 +49,7 @@ pub(crate) fn serve(context: Context, question: Question, lines: Lines) -> mpsc:
 async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc::Sender<ReplyBody>) {
     let question = match question {
         Question::View(request) if context.terminals.meant(&request.session).is_empty() => {
-            if let Some(last) = afar::look_on(&context, request, lines, &out).await {
+            if let Some(last) = view_other(&context, request, lines, &out).await {
                 // One that went away needs no last word.
                 let _ = out.send(last).await;
             }
@@ -71,11 +71,29 @@ async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc
     }
 }
 
+/// What is no terminal of this device is a conversation of it, or something of another one. None: the client is gone.
+async fn view_other(
+    context: &Context,
+    request: ViewRequest,
+    lines: Lines,
+    out: &mpsc::Sender<ReplyBody>,
+) -> Option<ReplyBody> {
+    match conversations::meant_here(context, &request.session).await {
+        Ok(None) => afar::look_on(context, request, lines, out).await,
+        Ok(Some(info)) if request.keyboard != Keyboard::No => {
+            Some(ReplyBody::Failed(conversations::not_driven(&info.title)))
+        }
+        Ok(Some(info)) => conversations::read_along(context, (info, &request), lines, out).await,
+        Err(failed) => Some(ReplyBody::Failed(failed)),
+    }
+}
+
 async fn open(context: &Context, question: Question) -> Result<Sight, Failure> {
     let (hosted, request) = match question {
         Question::Run(request) => {
             let keyboard = Keyboard::Wanted;
-            let view = ViewRequest { session: String::new(), keyboard, size: Some(request.size), from: None };
+            let view =
+                ViewRequest { session: String::new(), keyboard, size: Some(request.size), from: None, read: None };
             (run(context, request).await?, view)
         }
         Question::View(request) => (meant(context, &request.session)?, request),
@@ -139,8 +157,12 @@ pub(crate) fn meant(context: &Context, text: &str) -> Result<Arc<Hosted>, Failur
 
 /// None: the client is gone.
 async fn look_on(context: &Context, sight: &Sight, lines: Lines, out: &mpsc::Sender<ReplyBody>) -> Option<TerminalEnd> {
-    let opened =
-        TerminalEvent::Opened { session: sight.hosted.session, title: sight.hosted.title.clone(), device: None };
+    let opened = TerminalEvent::Opened {
+        session: sight.hosted.session,
+        title: sight.hosted.title.clone(),
+        device: None,
+        agent: None,
+    };
     out.send(ReplyBody::Terminal(opened)).await.ok()?;
     tokio::select! {
         end = show(context, sight, out) => end,
@@ -183,7 +205,7 @@ async fn show(context: &Context, sight: &Sight, out: &mpsc::Sender<ReplyBody>) -
 }
 
 /// Passes on what a viewer says, line by line, until it is gone or says something else.
-pub(super) async fn hear(mut lines: Lines, heard: mpsc::Sender<ViewerSays>) {
+pub(crate) async fn hear(mut lines: Lines, heard: mpsc::Sender<ViewerSays>) {
     while let Some(says) = next(&mut lines).await {
         if heard.send(says).await.is_err() {
             return;

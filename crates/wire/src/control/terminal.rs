@@ -4,7 +4,9 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::{Bookmark, Piece};
 use crate::id::SessionId;
+use crate::session::AgentKind;
 
 /// A command to host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +66,8 @@ pub struct ViewRequest {
     pub size: Option<TerminalSize>,
     /// What the viewer has seen already: everything before this offset.
     pub from: Option<u64>,
+    /// How far the viewer has read already, where it is a conversation.
+    pub read: Option<Bookmark>,
 }
 
 /// Whether a viewer wants to type.
@@ -128,6 +132,8 @@ pub enum TerminalEvent {
         title: String,
         /// The device of the terminal, where that is another one.
         device: Option<String>,
+        /// Set where it is the conversation of a coding agent, which is read and not drawn.
+        agent: Option<AgentKind>,
     },
     /// The device of the terminal was asked, and its operator has not answered.
     Asking {
@@ -150,6 +156,8 @@ pub enum TerminalEvent {
         /// The device.
         device: String,
     },
+    /// What was said in a conversation.
+    Piece(Piece),
     /// Something to say to the person.
     Note {
         /// The sentence.

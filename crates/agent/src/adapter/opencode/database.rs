@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
+use serde_json::Value;
 
 use cede_wire::session::{AgentKind, NativeId};
 
-use crate::adapter::limits::{CLOSURE_FILES, SESSIONS};
+use crate::adapter::limits::{CLOSURE_FILES, RECORD_BYTES, SESSIONS};
 use crate::adapter::{AgentError, durable};
 
 /// The database, open.
@@ -32,6 +33,32 @@ pub(super) struct Session {
     /// Tool calls without a result.
     pub(super) dangling: u64,
 }
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Part {
+    pub(super) id: String,
+    /// Of a message of the person, and not of the agent.
+    pub(super) of_person: bool,
+    /// Its message is the newest of the agent and has no end.
+    pub(super) grows: bool,
+    /// What it is; null where it is none, or too long.
+    pub(super) data: Value,
+    /// Its bytes, where they are too many to be read.
+    pub(super) too_long: u64,
+}
+
+/// In the order in which they were begun, which is that of two indexes: no part is read to find its place.
+const PARTS: &str = "
+    with newest(id) as (select id from message where session_id = ?1
+        and iif(json_valid(data), json_extract(data, '$.role'), null) = 'assistant'
+        order by time_created desc, id desc limit 1)
+    select p.id, iif(json_valid(m.data), json_extract(m.data, '$.role'), '') = 'user',
+        m.id = (select id from newest)
+            and iif(json_valid(m.data), json_extract(m.data, '$.time.completed'), null) is null,
+        iif(octet_length(p.data) <= ?4, p.data, null), octet_length(p.data)
+    from message m cross join part p on p.message_id = m.id
+    where m.session_id = ?1 order by m.time_created, m.id, p.id limit ?3 offset ?2";
 
 /// The tables that a new turn writes to.
 const FENCED: [&str; 2] = ["message", "part"];
@@ -130,6 +157,23 @@ impl Database {
         Ok(ids.into_iter().collect())
     }
 
+    /// How many parts a conversation has.
+    pub(super) fn count_parts(&self, native: &NativeId) -> Result<u64, AgentError> {
+        let query = "select count(*) from message m join part p on p.message_id = m.id where m.session_id = ?1";
+        let count: i64 = self
+            .connection
+            .query_row(query, [native.as_str()], |row| row.get(0))
+            .map_err(|error| self.failed("read", &error))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// So many parts of a conversation from a place on, in their order.
+    pub(super) fn parts(&self, native: &NativeId, from: u64, most: u64) -> Result<Vec<Part>, AgentError> {
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let values = params![native.as_str(), number(from), number(most), RECORD_BYTES as i64];
+        self.all(PARTS, values, part)
+    }
+
     /// True where the fence stands.
     pub(super) fn is_fenced(&self, native: &NativeId) -> Result<bool, AgentError> {
         let query = "select count(*) from sqlite_master where type = 'trigger' and name = ?1";
@@ -218,6 +262,18 @@ fn session(row: &Row<'_>) -> rusqlite::Result<Session> {
         bytes: number(6)?,
         unfinished_since,
         dangling: number(8)?,
+    })
+}
+
+fn part(row: &Row<'_>) -> rusqlite::Result<Part> {
+    let data: Option<String> = row.get(3).unwrap_or_default();
+    let bytes = row.get::<_, Option<i64>>(4)?.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+    Ok(Part {
+        id: row.get::<_, String>(0).unwrap_or_default(),
+        of_person: row.get::<_, Option<bool>>(1)?.unwrap_or(false),
+        grows: row.get::<_, Option<bool>>(2)?.unwrap_or(false),
+        too_long: if bytes > RECORD_BYTES as u64 { bytes } else { 0 },
+        data: data.and_then(|data| serde_json::from_str(&data).ok()).unwrap_or(Value::Null),
     })
 }
 
