@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every command, by the arguments that lead to its help.
-const COMMANDS: [&[&str]; 40] = [
+const COMMANDS: [&[&str]; 44] = [
     &["up"],
     &["pair"],
     &["status"],
@@ -39,6 +39,10 @@ const COMMANDS: [&[&str]; 40] = [
     &["approvers", "remove"],
     &["allow"],
     &["deny"],
+    &["notify"],
+    &["notify", "add"],
+    &["notify", "remove"],
+    &["notify", "test"],
     &["log"],
     &["send"],
     &["transfers"],

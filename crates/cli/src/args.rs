@@ -137,6 +137,11 @@ pub(crate) enum Verb {
         /// The question: the beginning of its id
         id: String,
     },
+    /// List, add, remove or try ways to call you
+    Notify {
+        #[command(subcommand)]
+        action: Option<NotifyAction>,
+    },
     /// Host a command in a terminal that outlives this one, and attach to it
     Run(Run),
     /// Look on at a hosted terminal, and type if nobody else does
@@ -484,6 +489,49 @@ pub(crate) struct Tasks {
     /// Print what the agent said last, and nothing else
     #[arg(long, value_name = "ID", conflicts_with_all = ["id", "all", "cancel"])]
     pub(crate) result: Option<String>,
+}
+
+/// `cede notify …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NotifyAction {
+    /// Add a way to call you
+    #[command(after_help = "desktop needs nothing more. command -- PROGRAM ARGUMENT… gets the notice as JSON on its \
+                            standard input, without a shell. webhook and ntfy need an address, which is kept as a \
+                            secret: without one you are asked, with - it is read from the standard input.")]
+    Add {
+        /// How
+        #[arg(value_enum)]
+        kind: SinkKind,
+        /// The address, or the command behind --
+        #[arg(value_name = "ADDRESS|COMMAND")]
+        words: Vec<String>,
+        /// What to call it
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Be called like this no more
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// Call you now, once
+    Test {
+        /// Its name; none means all
+        name: Option<String>,
+    },
+}
+
+/// The ways to call a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SinkKind {
+    /// Notifications of the desktop
+    Desktop,
+    /// A program
+    Command,
+    /// A post of JSON
+    Webhook,
+    /// A topic of an ntfy server
+    Ntfy,
 }
 
 /// `cede devices …`.

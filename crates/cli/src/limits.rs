@@ -36,6 +36,9 @@ pub(crate) const COCKPIT_WAIT: Duration = Duration::from_secs(5);
 /// How long the rest of a key's sequence may take: an escape that nothing follows is the key of that name.
 pub(crate) const KEY_WAIT: Duration = Duration::from_millis(50);
 
+/// Longest address that is read. Source: the daemon keeps none that is longer.
+pub(crate) const ADDRESS_BYTES: u64 = 4 << 10;
+
 /// Width of tables, in columns: the narrowest terminal that is common.
 pub(crate) const WIDTH: usize = 80;
 

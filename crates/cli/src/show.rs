@@ -8,6 +8,7 @@ pub(crate) mod inventory;
 pub(crate) mod letters;
 pub(crate) mod log;
 pub(crate) mod moves;
+pub(crate) mod notify;
 pub(crate) mod pairing;
 pub(crate) mod policies;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub(crate) fn answer(answer: &Answer, paths: Paths, now: u64) -> Page {
         Answer::Transfers { transfers } => transfers::page(transfers, now),
         Answer::Tasks { tasks } => tasks::page(tasks, now),
         Answer::Task { task, text, report } => tasks::task(task, text, report.as_deref(), now),
+        Answer::Sinks { sinks } => notify::page(sinks),
         Answer::Said { text } => Page::of(text),
     }
 }

@@ -2,6 +2,7 @@
 
 mod letters;
 pub(crate) mod moving;
+mod notify;
 mod pairing;
 mod seizing;
 pub(crate) mod sending;
@@ -81,6 +82,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         }
         Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
+        Verb::Notify { action } => notify::run(&hand, action),
         Verb::Log { verify, tail } => hand.log(verify, tail),
         Verb::Send(send) => sending::send(&hand, &send),
         Verb::Transfers { action: None } => hand.ask(Command::Transfers),

@@ -160,6 +160,7 @@ impl Actor {
         }
         self.approvals.insert(id, approval);
         self.questions_changed = true;
+        self.context.notices.asked();
         Ok(())
     }
 

@@ -284,5 +284,6 @@ impl Actor {
         let asked = approvals::Question::Capability { asker, question: Box::new(question) };
         self.approvals.insert(id, Approval::of(asker.device, Instant::now(), asked));
         self.questions_changed = true;
+        self.context.notices.asked();
     }
 }

@@ -75,6 +75,7 @@ impl Actor {
             Command::ReleaseLetters { device } => self.durably(replies, |actor| actor.release_letters(&device)),
             Command::Send(request) => self.send_files(request, replies),
             Command::Transfers => replies.done(Answer::Transfers { transfers: self.transfer_summaries() }),
+            Command::Notify(request) => self.notify(request, replies),
             Command::StopTransfer { transfer } => replies.settle(self.stop_transfer(&transfer)),
             Command::Ask(request) => self.ask_task(request, replies),
             Command::Tasks { all } => self.ask_tasks(all, replies),
@@ -557,6 +558,7 @@ fn changes(command: &Command) -> bool {
         | Command::Transfers
         | Command::Tasks { .. }
         | Command::Task { .. }
+        | Command::Notify(_)
         | Command::Stop => false,
         Command::Pair { .. }
         | Command::PairWith { .. }

@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     pub(crate) greeting: tokio::sync::Notify,
     pub(crate) last_look: crate::sessions::LastLook,
     pub(crate) terminals: crate::terminals::Terminals,
+    pub(crate) notices: crate::notices::Notices,
 }
 
 /// Why something that was begun has no result.

@@ -162,6 +162,7 @@ impl Actor {
         checks.extend(self.doubt_checks());
         checks.extend(self.branch_checks());
         checks.extend(self.letter_checks());
+        checks.extend(self.notice_checks());
         let stale = self.custodian.fences_to_lift();
         if !stale.is_empty() {
             checks.push(check(

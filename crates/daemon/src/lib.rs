@@ -37,6 +37,7 @@ mod limits;
 mod listings;
 mod mirrors;
 mod moves;
+mod notices;
 mod offering;
 mod options;
 mod pairing;

@@ -201,6 +201,19 @@ pub(crate) const SECRETS_SAID: usize = 5;
 /// Ended sendings of files that are listed.
 pub(crate) const ENDED_TRANSFERS_SHOWN: usize = 50;
 
+/// A question that waits for so long calls the person: whoever sits there has answered or looked by then.
+pub(crate) const CALL_AFTER: Duration = Duration::from_secs(2);
+/// Ways to call the person.
+pub(crate) const SINKS: usize = 8;
+/// Calls that wait for one way: more than the questions that one peer may have open.
+pub(crate) const CALLS: usize = 8;
+/// Longest call by one way: a server far away answers in seconds or not at all.
+pub(crate) const CALL_TIME: Duration = Duration::from_secs(10);
+/// Pauses before the attempts of one call.
+pub(crate) const CALL_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(10)];
+/// Longest address, and longest command with its arguments, in bytes.
+pub(crate) const CALL_WORDS_BYTES: usize = 4 << 10;
+
 /// Digits of a question's id that a yes names: as many as are shown.
 pub(crate) const APPROVED_DIGITS: usize = 8;
 

@@ -141,15 +141,18 @@ pub async fn run(options: Options, told: impl FnOnce(&Up)) -> Result<(), RunErro
         reachable: crate::commands::reachable(&context),
     });
     actor.keep_links();
+    crate::notices::Notices::begin(&context);
     let around = [
         tokio::spawn(control::serve(context.clone(), listener)),
         tokio::spawn(accept(context.clone())),
         tokio::spawn(discover(context.clone())),
         tokio::spawn(stop_on_signal(context.clone())),
         tokio::spawn(forget(context.clone())),
+        tokio::spawn(crate::notices::watch(context.clone())),
     ];
     let ended = actor.run(inbox).await;
     around.iter().for_each(tokio::task::JoinHandle::abort);
+    context.notices.end();
     context.terminals.end_all().await;
     context.endpoint.close().await;
     context.listings.close();
@@ -256,6 +259,7 @@ fn share(
         greeting: tokio::sync::Notify::new(),
         last_look: crate::sessions::LastLook::default(),
         terminals: crate::terminals::Terminals::default(),
+        notices: crate::notices::Notices::default(),
         stages: std::sync::Mutex::default(),
         captures: std::sync::Mutex::default(),
         hands: std::sync::Mutex::default(),

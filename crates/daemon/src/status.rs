@@ -49,6 +49,7 @@ impl Actor {
             approvals,
             next,
             letters: self.unread_letters(),
+            warnings: self.context.notices.warnings(),
             evidence: self.evidence(),
         }
     }

@@ -5,6 +5,7 @@
 
 pub mod decisions;
 pub mod exit;
+pub mod notify;
 mod pairing;
 mod questions;
 mod seizing;
@@ -20,6 +21,7 @@ pub use transfers::{SendRequest, TransferState, TransferSummary};
 use serde::{Deserialize, Serialize};
 
 use self::decisions::{LogLine, LogVerdict, PeerRules};
+use self::notify::{NotifyRequest, SinkSummary};
 use self::tasks::{AskRequest, TaskReport, TaskSummary};
 use self::terminal::{RunRequest, TerminalEnd, TerminalEvent, TerminalSummary, ViewRequest};
 use crate::authority::Rule;
@@ -241,6 +243,8 @@ pub enum Command {
     Send(SendRequest),
     /// The sendings of files, in both directions.
     Transfers,
+    /// The ways to call the person when a question waits.
+    Notify(NotifyRequest),
     /// Ends a sending of files that did not end yet, from either side.
     StopTransfer {
         /// The transfer, as a prefix of its id.
@@ -544,6 +548,9 @@ pub struct StatusReport {
     /// Letters that nobody has read yet.
     #[serde(default)]
     pub letters: u64,
+    /// What a person should look after, each with what to type.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Peers whose record of decisions contradicts what they showed before.
     #[serde(default)]
     pub evidence: Vec<String>,
@@ -725,6 +732,11 @@ pub enum Answer {
         text: String,
         /// How it ended, where it did and this is known here.
         report: Option<Box<TaskReport>>,
+    },
+    /// Ways to call the person.
+    Sinks {
+        /// By name.
+        sinks: Vec<SinkSummary>,
     },
     /// Done, in one sentence.
     Said {

@@ -5,6 +5,9 @@ use cede_tests::devices::tty::Tty;
 
 use super::*;
 
+#[path = "notify.rs"]
+mod notify;
+
 /// How long something must have been on the screen before it is answered.
 const LOOKED: Duration = Duration::from_millis(900);
 

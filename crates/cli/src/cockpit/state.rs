@@ -207,7 +207,7 @@ impl Cockpit {
     pub(crate) fn ring(&mut self, now: Moment) -> Option<String> {
         let due = |(since, rung): &(Duration, bool)| !rung && now.since >= *since + super::CALL_AFTER;
         let found = self.seen.questions.iter().find(|one| self.rung.get(&one.id).is_some_and(due))?;
-        let text = format!("{} ({})", crate::show::approvals::wish_of(found), found.id.short());
+        let text = format!("{} ({})", found.wish(), found.id.short());
         if let Some((_, rung)) = self.rung.get_mut(&found.id) {
             *rung = true;
         }

@@ -3,7 +3,6 @@
 use cede_wire::authority::Reach;
 use cede_wire::control::ApprovalSummary;
 use cede_wire::control::decisions::AskedFor;
-use cede_wire::member::Capability;
 use cede_wire::session::AgentKind;
 use cede_wire::shown::mixes_scripts;
 use cede_wire::transfer::ShownPath;
@@ -142,7 +141,7 @@ pub(crate) fn question(approval: &ApprovalSummary) -> String {
 
 fn wanting(approval: &ApprovalSummary) -> String {
     if let Some(asks) = approval.asks.as_ref().filter(|_| approval.kind != FILE) {
-        return format!("{} {}", approval.device, wish(asks.capability));
+        return format!("{} {}", approval.device, asks.capability.wish());
     }
     let verb = match approval.kind.as_str() {
         GIVE => "wants to take",
@@ -150,29 +149,6 @@ fn wanting(approval: &ApprovalSummary) -> String {
         _ => "wants to hand over",
     };
     format!("{} {verb} \"{}\"", approval.device, approval.title)
-}
-
-/// Who asks for what, without the words of a peer: for places where others may look on.
-pub(crate) fn wish_of(approval: &ApprovalSummary) -> String {
-    let what = match (&approval.asks, approval.kind.as_str()) {
-        (_, FILE) => "wants to send files",
-        (Some(asks), _) => wish(asks.capability),
-        (None, GIVE) => "wants to take a session",
-        (None, _) => "wants to hand a session over",
-    };
-    format!("{} {what}", approval.device)
-}
-
-const fn wish(capability: Capability) -> &'static str {
-    match capability {
-        Capability::Presence => "wants to see this device",
-        Capability::Message => "wants to send messages",
-        Capability::Delegate => "wants a task done here",
-        Capability::File => "wants to send a file",
-        Capability::Handoff => "wants to move a session",
-        Capability::Observe => "wants to watch sessions here",
-        Capability::Drive => "wants to drive sessions here",
-    }
 }
 
 /// The kind of a question about a session that would leave.
@@ -184,6 +160,7 @@ const FILE: &str = "file";
 mod tests {
     use cede_wire::authority::Locality;
     use cede_wire::id::Hash;
+    use cede_wire::member::Capability;
 
     use super::*;
     use crate::show::samples;

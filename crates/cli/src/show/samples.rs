@@ -176,6 +176,7 @@ pub(crate) fn status() -> StatusReport {
         approvals: vec![approval()],
         next: "cede allow 7c7c7c7c".into(),
         letters: 0,
+        warnings: Vec::new(),
         evidence: Vec::new(),
     }
 }

@@ -26,6 +26,10 @@ pub(crate) fn page(status: &StatusReport) -> Page {
     let listed = status.peers.iter().take(STATUS_PEERS).map(devices::peer).collect();
     section(&mut page, "Peers", listed, &[1, 3]);
     more(&mut page, status.peers.len(), STATUS_PEERS, "cede devices");
+    for warning in &status.warnings {
+        page.gap();
+        page.line([Span::new(Ink::Warn, warning)]);
+    }
     if !status.next.is_empty() {
         page.gap();
         page.line([plain("next: "), strong(&status.next)]);

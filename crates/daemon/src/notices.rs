@@ -1,0 +1,269 @@
+//! Calls the person when a question waits: one call, many ways, and none of them holds anything up.
+//!
+//! Each way has a task and a short queue of its own. What does not fit in the queue is left out and counted; what fails is
+//! tried again a few times while its question still waits, and said in `cede status` and `cede doctor`.
+
+mod address;
+mod delivery;
+mod people;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cede_store::home::Home;
+use cede_wire::control::notify::{NOTICE_SCHEMA, Notice, Sink, SinkSummary};
+use cede_wire::id::ApprovalId;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+
+use crate::actor::Actor;
+use crate::context::Context;
+use crate::limits;
+
+/// The ways to call the person, and who waits to be called about.
+#[derive(Default)]
+pub(crate) struct Notices {
+    /// A question came.
+    asked: Notify,
+    ways: Mutex<BTreeMap<String, Way>>,
+    /// Why the list was not read; what is there is kept.
+    unread: Mutex<Option<String>>,
+}
+
+/// One way, with the task that serves it.
+struct Way {
+    sink: Sink,
+    calls: mpsc::Sender<Call>,
+    health: Arc<Mutex<Health>>,
+    task: AbortHandle,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// How a way has done since the daemon began.
+#[derive(Debug, Clone, Default)]
+struct Health {
+    told: u64,
+    failed: u64,
+    /// Why the last call failed; none where it went through, or where there was none.
+    trouble: Option<String>,
+}
+
+/// A call on its way.
+#[derive(Clone)]
+struct Call {
+    /// None: a test, which is made once.
+    question: Option<ApprovalId>,
+    notice: Arc<Notice>,
+}
+
+/// A way as it lies on the disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    name: String,
+    sink: Sink,
+}
+
+impl Notices {
+    /// A question came: who looks after calls looks at it.
+    pub(crate) fn asked(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Reads the list and begins to serve it.
+    pub(crate) fn begin(context: &Context) {
+        match read(&context.home) {
+            Ok(kept) => kept.into_iter().for_each(|kept| context.notices.serve(context, kept)),
+            Err(error) => {
+                tracing::warn!(error, "the ways to call the person were not read");
+                *lock(&context.notices.unread) = Some(error);
+            }
+        }
+    }
+
+    /// Ends every task.
+    pub(crate) fn end(&self) {
+        lock(&self.ways).clear();
+    }
+
+    fn serve(&self, context: &Context, kept: Kept) {
+        let (calls, inbox) = mpsc::channel(limits::CALLS);
+        let health = Arc::new(Mutex::new(Health::default()));
+        let task = tokio::spawn(serve(context.clone(), kept.clone(), inbox, health.clone()));
+        let way = Way { sink: kept.sink, calls, health, task: task.abort_handle() };
+        lock(&self.ways).insert(kept.name, way);
+    }
+
+    /// Calls by every way, and waits for none.
+    fn call(&self, call: &Call) {
+        for (name, way) in &*lock(&self.ways) {
+            if way.calls.try_send(call.clone()).is_err() {
+                tracing::warn!(name, "a call was left out: earlier ones by this way are not through yet");
+                lock(&way.health).give_up("earlier calls are not through yet".to_owned());
+            }
+        }
+    }
+
+    fn summaries(&self) -> Vec<SinkSummary> {
+        lock(&self.ways).iter().map(|(name, way)| way.summary(name)).collect()
+    }
+
+    /// What a person should look after, for `cede status`.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = lock(&self.unread)
+            .iter()
+            .map(|why| format!("nobody is called when a question waits: {why}; cede notify"))
+            .collect();
+        let failing = self.summaries().into_iter().filter(|sink| !sink.detail.is_empty());
+        warnings.extend(failing.map(|sink| {
+            format!("calls by {} do not go through: {}; cede notify test {}", sink.name, sink.detail, sink.name)
+        }));
+        warnings
+    }
+
+    fn kept(&self) -> Vec<Kept> {
+        lock(&self.ways).iter().map(|(name, way)| Kept { name: name.clone(), sink: way.sink.clone() }).collect()
+    }
+}
+
+impl Way {
+    fn summary(&self, name: &str) -> SinkSummary {
+        let health = lock(&self.health).clone();
+        let state = match (&health.trouble, health.told) {
+            (Some(_), _) => "failing",
+            (None, 0) => "untried",
+            (None, _) => "ok",
+        };
+        SinkSummary {
+            name: name.to_owned(),
+            kind: self.sink.kind().to_owned(),
+            place: address::place(&self.sink),
+            state: state.to_owned(),
+            detail: health.trouble.unwrap_or_default(),
+            told: health.told,
+            failed: health.failed,
+        }
+    }
+}
+
+impl Health {
+    fn give_up(&mut self, why: String) {
+        self.failed = self.failed.saturating_add(1);
+        self.trouble = Some(why);
+    }
+
+    fn succeed(&mut self) {
+        self.told = self.told.saturating_add(1);
+        self.trouble = None;
+    }
+}
+
+/// Makes the calls of one way, one after the other.
+async fn serve(context: Context, kept: Kept, mut inbox: mpsc::Receiver<Call>, health: Arc<Mutex<Health>>) {
+    while let Some(call) = inbox.recv().await {
+        make(&context, &kept, &call, &health).await;
+    }
+}
+
+/// Tries a few times, as long as the question waits; a test once.
+async fn make(context: &Context, kept: &Kept, call: &Call, health: &Mutex<Health>) {
+    let attempts = if call.question.is_some() { &limits::CALL_PAUSES[..] } else { &[Duration::ZERO] };
+    let mut last = None;
+    for pause in attempts {
+        tokio::time::sleep(*pause).await;
+        if !still_waits(context, call.question).await {
+            break;
+        }
+        match delivery::deliver(&kept.sink, &call.notice, limits::CALL_TIME).await {
+            Ok(()) => return lock(health).succeed(),
+            Err(why) => {
+                tracing::warn!(name = kept.name, why, "a call did not go through");
+                // Said at once: the person may look long before the last attempt.
+                lock(health).trouble = Some(why.clone());
+                last = Some(why);
+            }
+        }
+    }
+    if let Some(why) = last {
+        lock(health).give_up(why);
+    }
+}
+
+async fn still_waits(context: &Context, question: Option<ApprovalId>) -> bool {
+    let Some(id) = question else { return true };
+    context.ask(move |actor| actor.approvals.contains_key(&id)).await.unwrap_or(false)
+}
+
+/// Calls about every question that still waits after a while, once for each.
+pub(crate) async fn watch(context: Context) {
+    let mut called: Vec<ApprovalId> = Vec::new();
+    loop {
+        context.notices.asked.notified().await;
+        // One round ends when all questions that wait were called about.
+        loop {
+            let Ok(waiting) = context.ask(|actor| actor.waiting()).await else { return };
+            called.retain(|id| waiting.iter().any(|(waits, _, _)| waits == id));
+            let fresh = waiting.into_iter().filter(|(id, _, _)| !called.contains(id));
+            let (due, later): (Vec<_>, Vec<_>) = fresh.partition(|(_, age, _)| *age >= limits::CALL_AFTER);
+            for (id, _, notice) in due {
+                context.notices.call(&Call { question: Some(id), notice: Arc::new(notice) });
+                called.push(id);
+            }
+            let next = later.iter().map(|(_, age, _)| limits::CALL_AFTER.saturating_sub(*age)).min();
+            match next {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => break,
+            }
+        }
+    }
+}
+
+impl Actor {
+    /// The questions that wait, since when, and what is said of them.
+    fn waiting(&self) -> Vec<(ApprovalId, Duration, Notice)> {
+        let now = Instant::now();
+        let age = |id: &ApprovalId| self.approvals.get(id).map(|one| now.saturating_duration_since(one.asked));
+        let summaries = self.approval_summaries().into_iter();
+        summaries.filter_map(|one| Some((one.id, age(&one.id)?, self.notice(&one)))).collect()
+    }
+
+    fn notice(&self, question: &cede_wire::control::ApprovalSummary) -> Notice {
+        let digits = question.id.short();
+        Notice {
+            schema: NOTICE_SCHEMA.to_owned(),
+            event: "question".to_owned(),
+            device: self.name.clone(),
+            from: question.device.clone(),
+            asks: question.kind.clone(),
+            text: question.wish(),
+            look: "cede approvals".to_owned(),
+            allow: format!("cede allow {digits}"),
+            deny: format!("cede deny {digits}"),
+            digits,
+            expires_in_s: question.expires_in_s,
+        }
+    }
+}
+
+fn read(home: &Home) -> Result<Vec<Kept>, String> {
+    let Some(bytes) = home.secret(FILE).map_err(|error| error.to_string())? else { return Ok(Vec::new()) };
+    serde_json::from_slice(&bytes).map_err(|error| format!("secrets/{FILE} does not hold them: {error}"))
+}
+
+fn write(home: &Home, kept: &[Kept]) -> Result<(), String> {
+    let bytes = serde_json::to_vec(kept).map_err(|error| error.to_string())?;
+    home.put_secret(FILE, &bytes).map_err(|error| error.to_string())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Addresses may be secrets, so the list is kept as one.
+const FILE: &str = "notify";

@@ -1,0 +1,143 @@
+//! How a person is called when a question waits.
+
+use serde::{Deserialize, Serialize};
+
+use super::ApprovalSummary;
+use crate::member::Capability;
+
+/// Name and version of what is given to a person's own programs.
+pub const NOTICE_SCHEMA: &str = "cede.notice/1";
+
+/// A way to call the person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Sink {
+    /// The notifications of the desktop.
+    Desktop,
+    /// A program; the notice is on its standard input.
+    Command {
+        /// The program and its arguments, for no shell.
+        argv: Vec<String>,
+    },
+    /// An address to which the notice is posted.
+    Webhook {
+        /// The address, which may be a secret.
+        url: String,
+    },
+    /// A topic of an ntfy server.
+    Ntfy {
+        /// The topic's address, which may be a secret.
+        url: String,
+    },
+}
+
+impl Sink {
+    /// What kind it is, in one word.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Desktop => "desktop",
+            Self::Command { .. } => "command",
+            Self::Webhook { .. } => "webhook",
+            Self::Ntfy { .. } => "ntfy",
+        }
+    }
+}
+
+/// What is asked about the ways to call the person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum NotifyRequest {
+    /// All of them.
+    List,
+    /// One more.
+    Add {
+        /// What it is called; none takes its kind.
+        name: Option<String>,
+        /// What it is.
+        sink: Sink,
+    },
+    /// One less.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+    /// Calls the person now, once.
+    Test {
+        /// Its name; none means all.
+        name: Option<String>,
+    },
+}
+
+/// A way to call the person, in lists. It says no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkSummary {
+    /// Its name.
+    pub name: String,
+    /// `desktop`, `command`, `webhook` or `ntfy`.
+    pub kind: String,
+    /// Where it goes: the program, or the server.
+    pub place: String,
+    /// `untried`, `ok` or `failing`.
+    pub state: String,
+    /// Why it failed last, empty where it did not.
+    pub detail: String,
+    /// Calls since the daemon began that went through.
+    pub told: u64,
+    /// Calls that were given up or left out.
+    pub failed: u64,
+}
+
+/// A call. It holds no word of a peer but its name, which its person and this one agreed on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// [`NOTICE_SCHEMA`].
+    pub schema: String,
+    /// `question` or `test`.
+    pub event: String,
+    /// The name of the device whose person is called.
+    pub device: String,
+    /// Who asks.
+    pub from: String,
+    /// What for: see [`ApprovalSummary::kind`].
+    pub asks: String,
+    /// The digits by which the question is answered.
+    pub digits: String,
+    /// All of it in one sentence.
+    pub text: String,
+    /// What shows it.
+    pub look: String,
+    /// What says yes.
+    pub allow: String,
+    /// What says no.
+    pub deny: String,
+    /// Seconds until it counts as a no.
+    pub expires_in_s: u64,
+}
+
+impl ApprovalSummary {
+    /// Who asks for what, without a word of the peer's: for places where others may look on.
+    pub fn wish(&self) -> String {
+        let what = match (&self.asks, self.kind.as_str()) {
+            (_, "file") => "wants to send files",
+            (Some(asks), _) => asks.capability.wish(),
+            (None, "give") => "wants to take a session",
+            (None, _) => "wants to hand a session over",
+        };
+        format!("{} {what}", self.device)
+    }
+}
+
+impl Capability {
+    /// What a peer wants that asks for it.
+    pub const fn wish(self) -> &'static str {
+        match self {
+            Self::Presence => "wants to see this device",
+            Self::Message => "wants to send messages",
+            Self::Delegate => "wants a task done here",
+            Self::File => "wants to send a file",
+            Self::Handoff => "wants to move a session",
+            Self::Observe => "wants to watch sessions here",
+            Self::Drive => "wants to drive sessions here",
+        }
+    }
+}
