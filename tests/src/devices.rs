@@ -401,6 +401,12 @@ pub fn request(device: &str, session: SessionId) -> MoveRequest {
     MoveRequest { device: device.to_owned(), session: Some(session.to_string()), ..MoveRequest::default() }
 }
 
+/// Sends a signal to a process by its name, such as `STOP`.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Program::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill -s {name} {pid}");
+}
+
 /// Whether a process is gone, or nothing but its entry is there.
 fn is_dead(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

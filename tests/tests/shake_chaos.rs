@@ -6,16 +6,12 @@
 
 use std::time::{Duration, Instant};
 
+use cede_tests::devices::signal;
 use cede_tests::proxy::{Proxy, Weather};
 use cede_tests::shaken::{Shaken, Shape, Victim, count, seed};
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 const SHAPE: Shape = Shape { files: 30, bytes: 20 << 10, every: 2 };
-
-fn signal(pid: u32, name: &str) {
-    let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "kill -s {name} {pid}");
-}
 
 /// What befalls one move besides the weather.
 fn befall(shaken: &mut Shaken, doors: &[Proxy; 2]) -> &'static str {

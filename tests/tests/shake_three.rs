@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use cede_tests::devices::claude::{self, Planted};
 use cede_tests::devices::trees::{self, Numbers};
 use cede_tests::devices::watch::Watcher;
-use cede_tests::devices::{Device, pair, wait_until};
+use cede_tests::devices::{Device, pair, signal, wait_until};
 use cede_tests::proxy::{Proxy, Weather};
 use cede_tests::shaken::{count, seed};
 use cede_wire::control::{Command, MoveRequest, ReplyBody, StatusReport};
@@ -44,11 +44,6 @@ fn tree(device: &Device, planted: &Planted) -> PathBuf {
 
 fn evidence(device: &Device, planted: &Planted) -> Evidence {
     Evidence { tree: trees::evidence(&tree(device, planted)), conversation: claude::resumable(&device.home, planted) }
-}
-
-fn signal(pid: u32, name: &str) {
-    let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "kill -s {name} {pid}");
 }
 
 fn all_linked(devices: &[Device; 3]) -> bool {
