@@ -70,7 +70,7 @@ pub use self::delegation::{Delegation, PeerTurn, ReplyTo};
 pub use self::peer::{PeerMemory, RuleError, Term};
 use self::question::Open;
 pub use self::question::{OperatorAnswer, OperatorApprover, Question, QuestionId};
-use crate::limits::{REQUESTS_PER_QUESTION, REQUESTS_WAITING};
+use crate::limits::REQUESTS_PER_QUESTION;
 use crate::now::Now;
 
 /// Who is at the other end of a connection, as the admission proved it.
@@ -360,7 +360,7 @@ impl ConnectionAuthority {
             }
             return self.refuse(capability, id, declined(DecidedBy::Pace), None);
         }
-        if self.open.len() >= REQUESTS_WAITING || !memory.may_ask(now) {
+        if !memory.may_ask(now) {
             return self.refuse(capability, id, declined(DecidedBy::Pace), None);
         }
         let held = memory.rule(capability, now) == Some(Rule::Hold);

@@ -81,8 +81,6 @@ pub const CHAINS_PER_ANSWER: usize = 64;
 pub const QUESTION_HELD: Duration = Duration::from_secs(24 * 60 * 60);
 /// Questions of one peer that wait at once, over all its connections: a person who is flooded says yes without reading.
 pub const PENDING_PER_PEER: usize = 3;
-/// Questions of one connection that wait at once; the peer's own bound is lower, this one holds without it.
-pub const REQUESTS_WAITING: usize = 16;
 /// Requests that share one question.
 pub const REQUESTS_PER_QUESTION: usize = 64;
 /// Questions of one peer within [`ASKED_IN`]: one every twenty seconds, more than a person reads.

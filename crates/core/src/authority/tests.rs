@@ -182,6 +182,7 @@ fn close_takes_questions_back_and_refuses_everything() {
     one.asks(2, Capability::File, "x");
     one.asks(3, Capability::Observe, "");
     one.asks(4, Capability::Observe, "");
+    assert!(!one.authority.is_closed());
     one.authority.close(&mut one.memory);
     one.drain();
     assert!(one.waiting.is_empty() && one.authority.is_closed() && one.authority.poll_timeout().is_none());
@@ -284,6 +285,20 @@ fn clock_that_is_set_back_prolongs_no_yes() {
 
 /// Shows: U-6
 #[test]
+fn clock_that_is_set_forward_ends_a_yes_and_no_no() {
+    let mut one = World::new();
+    one.rule(Capability::File, Rule::Accept, Some(Duration::from_secs(60)));
+    one.rule(Capability::Drive, Rule::Refuse, Some(Duration::from_secs(60)));
+    one.rule(Capability::Message, Rule::Accept, None);
+    one.now.unix_ms += 60_000;
+    let rule = |one: &World, capability| one.memory.rule(capability, one.now);
+    assert_eq!((rule(&one, Capability::File), rule(&one, Capability::Drive)), (None, Some(Rule::Refuse)));
+    one.now.unix_ms -= 500_000;
+    assert_eq!(rule(&one, Capability::Message), Some(Rule::Accept), "what has no end asks no clock");
+}
+
+/// Shows: U-6
+#[test]
 fn standing_yes_to_what_needs_a_person_ends() {
     let now = START;
     let hours = |h: u64| Some(Duration::from_secs(h * 3_600));
@@ -301,6 +316,7 @@ fn standing_yes_to_what_needs_a_person_ends() {
         assert_eq!(Term::new(Capability::Message, rule, None, now), Err(RuleError::NeverAsked));
     }
     assert!(Term::new(Capability::Message, Rule::Accept, None, now).is_ok());
+    assert!(Term::new(Capability::Message, Rule::Accept, hours(9), now).is_ok(), "nobody is asked about messages");
 }
 
 /// Shows: U-6
@@ -331,6 +347,31 @@ fn rule_goes_before_what_was_answered_on_this_connection() {
     one.rule(Capability::Drive, Rule::Refuse, None);
     one.asks(2, Capability::Drive, "");
     assert_eq!(one.decided(2), (false, DecidedBy::Rule));
+}
+
+/// Shows: U-6
+#[test]
+fn rule_to_ask_asks_as_where_there_is_no_rule() {
+    let mut one = World::new();
+    one.rule(Capability::File, Rule::Accept, Some(Duration::from_secs(60)));
+    one.rule(Capability::File, Rule::Ask, None);
+    one.asks(1, Capability::File, "x");
+    assert_eq!((one.asked, one.waiting[0].held), (1, false));
+    assert_eq!(one.waiting[0].expires, one.now.after(QUESTION));
+}
+
+/// Shows: U-6, U-7
+#[test]
+fn yes_of_a_rule_is_not_said_to_be_the_one_that_a_person_gave_before() {
+    let mut one = World::new();
+    one.asks(1, Capability::Drive, "");
+    one.says(OperatorAnswer::Yes);
+    one.asks(2, Capability::Drive, "");
+    one.rule(Capability::Drive, Rule::Accept, Some(Duration::from_secs(60)));
+    one.asks(3, Capability::Drive, "");
+    assert_eq!((one.decided(2), one.decided(3)), ((true, DecidedBy::Operator), (true, DecidedBy::Rule)));
+    let shown = [1, 2, 3].map(|id| one.permit(id).hash());
+    assert_eq!((shown[0] == shown[1], shown[0] == shown[2]), (true, false), "only the first was shown to anybody");
 }
 
 /// Shows: U-9
@@ -371,6 +412,8 @@ fn each_no_makes_the_next_question_wait_longer() {
     assert!(ask(&mut one));
     one.says(OperatorAnswer::Yes);
     assert!(ask(&mut one), "a yes ends it");
+    one.says(OperatorAnswer::No);
+    assert!(ask(&mut one), "and the next no is a slip again");
     for _ in 0..40 {
         one.says(OperatorAnswer::No);
         one.passes(ASK_PAUSE_LONGEST);

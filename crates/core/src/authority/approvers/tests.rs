@@ -63,6 +63,10 @@ fn say(approvers: &mut Approvers, answer: &ApproverAnswer, stands: Option<Standi
     approvers.handle_answer((me(), phone().device()), &signed, stands)
 }
 
+fn over(approvers: &mut Approvers, waits: fn(ApprovalId) -> bool) -> Vec<(DeviceId, ShowingId)> {
+    approvers.end(waits)
+}
+
 /// Shows: U-15
 #[test]
 fn answer_to_what_was_shown_counts_once() {
@@ -83,12 +87,44 @@ fn device_that_nobody_named_and_one_that_was_removed_answer_nothing() {
     let mut approvers = showing();
     approvers.set(phone().device(), false);
     assert_eq!(say(&mut approvers, &answer(), now), Err(NoAnswer::NoApprover));
-    assert_eq!(approvers.end(|_| true), [(phone().device(), ShowingId::new([7; 16]))]);
+    assert_eq!(over(&mut approvers, |_| true), [(phone().device(), ShowingId::new([7; 16]))]);
     approvers.set(phone().device(), true);
     assert_eq!(say(&mut approvers, &answer(), now), Err(NoAnswer::Swapped), "named again, and not shown it again");
     let mut approvers = showing();
     approvers.retain(|device| device != phone().device());
     assert_eq!(say(&mut approvers, &answer(), now), Err(NoAnswer::NoApprover));
+}
+
+/// Shows: U-14
+#[test]
+fn nothing_is_shown_to_a_device_that_nobody_named() {
+    let mut approvers = Approvers::default();
+    let show = |approvers: &mut Approvers| {
+        approvers.show(phone().device(), QUESTION, stands(&posed()), ShowingId::new([7; 16]))
+    };
+    assert_eq!(show(&mut approvers), Err(NotShown::NoApprover));
+    assert!(!approvers.may_answer(phone().device()) && !approvers.shows(phone().device(), QUESTION, posed().hash()));
+    approvers.set(phone().device(), true);
+    assert_eq!((show(&mut approvers), approvers.may_answer(phone().device())), (Ok(()), true));
+    assert!(!approvers.shows(phone().device(), QUESTION, Hash::of(b"other bytes")));
+}
+
+/// Shows: U-14
+#[test]
+fn devices_may_answer_after_a_restart_and_are_shown_each_question_anew() {
+    let named = BTreeSet::from([phone().device()]);
+    let mut approvers = Approvers::restore(named.clone());
+    assert_eq!(approvers.devices().collect::<BTreeSet<_>>(), named);
+    assert_eq!(say(&mut approvers, &answer(), Some(stands(&posed()))), Err(NoAnswer::Swapped), "shown in another run");
+    approvers.show(phone().device(), QUESTION, stands(&posed()), ShowingId::new([7; 16])).unwrap();
+    assert_eq!(say(&mut approvers, &answer(), Some(stands(&posed()))), Ok(true));
+}
+
+/// Shows: U-15
+#[test]
+fn device_whose_answer_is_none_learns_no_more_than_whether_it_was_late() {
+    let told = [NoAnswer::Late, NoAnswer::NoApprover, NoAnswer::ItsOwn, NoAnswer::Swapped].map(NoAnswer::outcome);
+    assert_eq!(told, [AnswerTaken::Late, AnswerTaken::Refused, AnswerTaken::Refused, AnswerTaken::Refused]);
 }
 
 /// Shows: U-14
@@ -108,7 +144,7 @@ fn showing_dies_with_its_connection_and_its_question() {
     approvers.link_changed(phone().device());
     assert_eq!(say(&mut approvers, &answer(), now), Err(NoAnswer::Swapped));
     let mut approvers = showing();
-    assert_eq!(approvers.end(|question| question != QUESTION), [(phone().device(), ShowingId::new([7; 16]))]);
+    assert_eq!(over(&mut approvers, |question| question != QUESTION), [(phone().device(), ShowingId::new([7; 16]))]);
     assert_eq!(say(&mut approvers, &answer(), now), Err(NoAnswer::Swapped));
     let mut approvers = showing();
     approvers.show(phone().device(), QUESTION, stands(&posed()), ShowingId::new([8; 16])).unwrap();
@@ -122,10 +158,16 @@ fn no_more_is_shown_to_a_device_than_may_wait_there() {
     let show = |approvers: &mut Approvers, n: usize| {
         approvers.show(phone().device(), ApprovalId::new([n as u8 + 10; 8]), stands(&posed()), ShowingId::new([1; 16]))
     };
-    assert!((1..SHOWINGS_PER_APPROVER).all(|n| show(&mut approvers, n).is_ok()));
+    let tablet = DeviceId::new([6; 32]);
+    approvers.set(tablet, true);
+    approvers.show(tablet, QUESTION, stands(&posed()), ShowingId::new([2; 16])).unwrap();
+    assert!((1..SHOWINGS_PER_APPROVER).all(|n| show(&mut approvers, n).is_ok()), "what waits elsewhere takes no room");
     assert_eq!(show(&mut approvers, SHOWINGS_PER_APPROVER), Err(NotShown::TooMany));
+    let again = approvers.show(phone().device(), QUESTION, stands(&posed()), ShowingId::new([3; 16]));
+    assert_eq!(again, Ok(()), "what is shown there already takes its own place");
     assert!(approvers.shows(phone().device(), QUESTION, posed().hash()));
-    assert_eq!(approvers.end(|_| false).len(), SHOWINGS_PER_APPROVER);
+    approvers.link_changed(tablet);
+    assert_eq!(over(&mut approvers, |_| false).len(), SHOWINGS_PER_APPROVER);
 }
 
 struct Dice(u64);
