@@ -122,7 +122,7 @@ impl Custodian {
 
     fn settle_confirmed(&mut self, session: SessionId) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        if state.doubted || state.contested.is_some() {
+        if state.contested.is_some() {
             return;
         }
         if let Role::Unconfirmed(says) = &state.role {

@@ -302,7 +302,7 @@ impl Custodian {
     /// offers alone must not fill the memory. A vote is known. Source: SPEC H-31.
     pub(super) fn forget_attempt(&mut self, session: SessionId, handoff: HandoffId) {
         self.declined.push(handoff);
-        let empty = |s: &Session| s.chain.is_none() && s.asked.is_none() && s.unclaimed.is_none() && s.voted.is_none();
+        let empty = |s: &Session| s.chain.is_none() && s.unclaimed.is_none() && s.voted.is_none();
         if self.sessions.get(&session).is_some_and(empty) {
             self.sessions.remove(&session);
         }

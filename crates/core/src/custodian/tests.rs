@@ -26,13 +26,16 @@ mod doubtful;
 mod edges;
 mod faults;
 mod hostile;
+mod late;
 mod liars;
 mod moments;
 mod phases;
+mod questions;
 mod refusals;
 mod rivals;
 mod seizes;
 mod states;
+mod takers;
 
 const A: usize = 0;
 const B: usize = 1;

@@ -1,5 +1,7 @@
 //! What a device does whose records are in doubt, and one that belongs to no mesh yet; moments told from another zero.
 
+use cede_wire::message::KnownCustody;
+
 use super::*;
 use crate::custodian::OfferError;
 
@@ -132,4 +134,107 @@ fn device_that_forgot_what_it_signed_doubts_itself() {
         let again = restore(&net.nodes[B].local, &net.nodes[B].journal, Trust::Whole, net.now);
         assert!(!again.may_act(session()), "{turns:?}: a restart is no confirmation");
     }
+}
+
+/// Shows: H-22, H-26
+#[test]
+fn device_that_begins_to_doubt_ends_its_offers_and_its_questions() {
+    let mut net = Net::three();
+    net.give(A, B);
+    let old = net.nodes[B].journal.clone();
+    net.give(B, A);
+    net.apart = true;
+    net.nodes[B].journal = old;
+    net.crash(B);
+    net.link(B, C);
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    let (b, c, now) = (net.id(B), net.id(C), net.now);
+    for (from, to, native, id) in [(B, c, "own", 70), (C, b, "theirs", 71)] {
+        let terms = terms(head(&[]));
+        net.nodes[from].custodian.offer(&named(native), to, HandoffId::new([id; 16]), terms, now).unwrap();
+        net.drain(from);
+        net.run();
+    }
+    net.link(A, B);
+    let stale = |event: &Event| {
+        matches!(event, Event::StillOwner { refusal: Refusal::StaleToken, .. })
+            || matches!(event, Event::Withdrawn { refusal: Refusal::StaleToken, .. })
+    };
+    assert_eq!(net.told(B, stale), 2);
+    assert_eq!(net.nodes[B].custodian.standing(named("own").id()), Some(Standing::Unconfirmed));
+    assert!(net.nodes[B].custodian.asked(named("theirs").id()).is_none());
+}
+
+/// Shows: H-26
+#[test]
+fn device_that_forgot_a_session_altogether_doubts_itself_once_it_is_shown_its_own_release() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.give(B, A);
+    net.nodes[B].journal.clear();
+    net.crash(B);
+    assert_eq!(net.nodes[B].custodian.doubt(), None);
+    net.link(A, B);
+    assert_eq!(net.nodes[B].custodian.doubt(), Some(cede_wire::record::Doubt::Forgotten));
+    net.only_owner(A, &[1, 2]);
+}
+
+/// Shows: H-8, H-22
+#[test]
+fn release_to_a_device_in_doubt_waits_for_its_confirmation_though_the_yes_is_forgotten() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.give(B, A);
+    let mut old = net.nodes[B].journal.clone();
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    net.give(A, B);
+    let release = net.find_sent(|message| matches!(message, PeerMessage::Release { .. }));
+    old.push(Record::Doubted { why: cede_wire::record::Doubt::RolledBack });
+    net.nodes[B].journal = old;
+    net.crash(B);
+    net.deliver(A, B, &release);
+    assert_eq!((net.standing(B), net.nodes[B].custodian.unclaimed().count()), (Some(Standing::Unconfirmed), 0));
+    net.nodes[B].custodian.confirm(session());
+    net.drain(B);
+    assert_eq!(net.standing(B), Some(Standing::PayloadMissing));
+    net.heal();
+    net.pass(HOUR);
+    net.only_owner(B, &[1, 2]);
+}
+
+/// Shows: H-26
+#[test]
+fn doubt_ends_by_the_word_of_enrolled_devices_that_know_the_same() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.give(B, A);
+    net.nodes[A].journal.push(Record::Doubted { why: cede_wire::record::Doubt::RolledBack });
+    net.crash(A);
+    net.nodes[A].custodian.set_peers_suffice(true);
+    let chain = net.nodes[A].custodian.chain(session()).unwrap();
+    let same = KnownCustody { session: session(), token: chain.token(), record: chain.head() };
+    let older = FencingToken { epoch: 1, ..same.token };
+    let others = [
+        KnownCustody { session: named("other").id(), ..same },
+        KnownCustody { token: older, ..same },
+        KnownCustody { record: Hash::of(b"another"), ..same },
+    ];
+    for other in others {
+        for from in [B, C] {
+            net.deliver(from, A, &PeerMessage::CustodyAnswer(vec![other]));
+        }
+        assert_eq!(net.standing(A), Some(Standing::Unconfirmed), "{other:?}");
+    }
+    let two = |net: &Net, last: usize| {
+        let mut two = Electorate::default();
+        two.note(4, [net.id(A), net.id(last)].into());
+        two
+    };
+    let electorate = two(&net, C);
+    net.nodes[A].custodian.set_electorate(electorate);
+    net.deliver(B, A, &PeerMessage::CustodyAnswer(vec![same]));
+    net.deliver(A, A, &PeerMessage::CustodyAnswer(vec![same]));
+    assert_eq!(net.standing(A), Some(Standing::Unconfirmed), "of one that was removed, and its own");
+    net.deliver(C, A, &PeerMessage::CustodyAnswer(vec![same]));
+    net.only_owner(A, &[1, 2]);
 }

@@ -200,6 +200,8 @@ fn only_what_was_released_is_sent_again() {
     net.run();
     net.give(A, B);
     assert_eq!(again(&mut net, &[1]), Err(StepError::Mismatch("root")));
+    let other = net.nodes[A].custodian.resend(session(), round(head(&[1, 2]), root(&[9])));
+    assert_eq!(other, Err(StepError::Mismatch("root")));
     assert_eq!(again(&mut net, &[1, 2]), Ok(()));
     let at_b = net.nodes[B].custodian.resend(session(), round(head(&[1, 2]), root(&[1, 2])));
     assert_eq!(at_b, Err(StepError::Mismatch("root")), "it did not release it");
