@@ -48,6 +48,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
+
         #[test]
         fn cleaned_claim_is_a_name_and_stays_one(claim in any::<String>()) {
             let name = clean(&claim);

@@ -168,6 +168,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
+
         /// Shows: S-7
         #[test]
         fn any_split_gives_the_same_chunks(

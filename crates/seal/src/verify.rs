@@ -128,13 +128,14 @@ mod tests {
     #[test]
     fn every_changed_bit_is_refused() {
         let signed = signed();
-        for bit in 0..signed.bytes().len() * 8 {
+        let step = if cfg!(miri) { 101 } else { 1 };
+        for bit in (0..signed.bytes().len() * 8).step_by(step) {
             let mut bytes = signed.bytes().to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let changed = Signed::<Note>::from_parts(bytes, *signed.key(), *signed.signature());
             assert_eq!(verify(&changed), Err(VerifyError::Signature));
         }
-        for bit in 0..512 {
+        for bit in (0..512).step_by(step) {
             let mut signature = *signed.signature();
             signature[bit / 8] ^= 1 << (bit % 8);
             let changed = Signed::<Note>::from_parts(signed.bytes().to_vec(), *signed.key(), signature);

@@ -111,6 +111,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
+
         #[test]
         fn shown_words_are_read_back(random in any::<[u8; 8]>()) {
             let words = Words::from_random(random);
