@@ -120,7 +120,8 @@ impl Chain {
             return Err(ChainError::Passed);
         }
         // Within one generation: either each side has its own seize, or one owner released twice.
-        let seize = branch.seize_of(generation(self)).filter(|seize| !self.contains(&seize.hash()));
+        let seize = branch.seize_of(generation(self)).map(|(link, _)| link);
+        let seize = seize.filter(|seize| !self.contains(&seize.hash()));
         let parted = seize.or_else(|| branch.links.get(self.shared_with(&branch)));
         parted.map_or(Ok(()), |parted| Err(ChainError::Rival(Box::new(parted.clone()))))
     }
@@ -186,11 +187,12 @@ impl Chain {
     }
 
     /// The seize that began a generation.
-    pub fn seize_of(&self, generation: u64) -> Option<&Signed<Custody>> {
-        let began =
-            |record: &Custody| matches!(record, Custody::Seize(seize) if seize.next_token.generation == generation);
-        let at = self.records.iter().position(began)?;
-        self.links.get(at)
+    pub fn seize_of(&self, generation: u64) -> Option<(&Signed<Custody>, &Seize)> {
+        let mut seizes = self.links.iter().zip(&self.records).filter_map(|(link, record)| match record {
+            Custody::Seize(seize) => Some((link, seize)),
+            Custody::Genesis(_) | Custody::Release(_) => None,
+        });
+        seizes.find(|(_, seize)| seize.next_token.generation == generation)
     }
 
     /// The seizes behind the first `known` records, each with the owner that it was taken from.

@@ -297,9 +297,7 @@ impl Custodian {
     }
 
     fn persist(&mut self, records: Vec<Record>) {
-        if !records.is_empty() {
-            self.outputs.push_back(Output::Persist(records));
-        }
+        self.outputs.push_back(Output::Persist(records));
     }
 
     fn send(&mut self, to: DeviceId, message: cede_wire::message::PeerMessage) {

@@ -249,6 +249,23 @@ mod tests {
     }
 
     #[test]
+    fn records_of_sessions_that_are_not_known_and_of_other_things_release_nothing() {
+        let (old, new) = (device(1), device(2));
+        let (session, own) = begun("aa", &old);
+        let (unknown, handoff) = (SessionId::new([6; 16]), HandoffId::new([6; 16]));
+        let mut all = vec![
+            Record::Active { session: unknown, handoff, token: FencingToken::FIRST },
+            Record::Installed { session: unknown, handoff },
+            Record::PeerDropped { device: new.device() },
+        ];
+        assert_eq!(succeed(&all, &old, new.device(), &[7; 32]), Ok(Vec::new()));
+        all.extend(journal(&[&own]));
+        all.extend(succeed(&all, &old, new.device(), &[7; 32]).unwrap());
+        assert_eq!(standing(&all, device(2), session), Some(Standing::InCharge));
+        assert_eq!(standing(&all, device(2), unknown), None);
+    }
+
+    #[test]
     fn succession_that_is_repeated_adds_nothing() {
         let (old, new) = (device(1), device(2));
         let (_, own) = begun("aa", &old);

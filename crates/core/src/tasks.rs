@@ -226,4 +226,48 @@ mod tests {
         book.forget(PEER);
         assert_eq!(book.all_that_ran().map(|(id, _)| id).collect::<Vec<_>>(), [runs]);
     }
+
+    #[test]
+    fn answer_or_end_without_its_beginning_is_nothing() {
+        let (task, by) = (id(ME, PEER, 1), id(PEER, ME, 9));
+        let records = [
+            Record::Task(TaskRecord::Answered { id: task, by }),
+            Record::Task(TaskRecord::Ended { id: task, outcome: TaskOutcome::Done }),
+            Record::PeerDropped { device: PEER },
+        ];
+        assert_eq!(TaskBook::restore(records.iter()), TaskBook::default());
+    }
+
+    #[test]
+    fn what_is_over_goes_before_what_was_not_answered_and_that_before_what_runs() {
+        let asked = |seq| id(ME, PEER, seq);
+        let (runs, most) = (id(PEER, ME, 1), limits::TASKS as u64);
+        let mut book = TaskBook::default();
+        book.begin(runs, 1, OF);
+        for seq in 1..most {
+            book.ask(asked(seq));
+        }
+        book.answer(asked(5), id(PEER, ME, 9));
+        book.ask(asked(most));
+        assert!(book.asked().all(|(task, _)| task != asked(5)), "it was answered");
+        book.ask(asked(most + 1));
+        assert!(book.asked().all(|(task, _)| task != asked(1)), "the oldest question");
+        assert_eq!((book.cut_off(), book.asked().count() as u64), (vec![runs], most - 1));
+    }
+
+    #[test]
+    fn device_that_was_removed_takes_its_questions_with_it_and_no_others() {
+        let mut book = TaskBook::default();
+        let (other, theirs) = (id(ME, DeviceId::new([3; 32]), 1), id(PEER, ME, 4));
+        book.ask(id(ME, PEER, 1));
+        book.ask(other);
+        for task in [theirs, id(DeviceId::new([3; 32]), ME, 4)] {
+            book.begin(task, 1, OF);
+            book.end(task, TaskOutcome::Done);
+        }
+        book.forget(PEER);
+        assert_eq!(book.asked().collect::<Vec<_>>(), [(other, None)]);
+        assert_eq!((book.ran(theirs), book.all_that_ran().count()), (None, 1));
+        assert_eq!(restored(&book), book);
+    }
 }

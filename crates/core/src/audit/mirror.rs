@@ -154,6 +154,17 @@ mod tests {
 
     /// Shows: U-13
     #[test]
+    fn same_place_that_is_signed_once_more_is_known() {
+        let (peer, mut mirrors) = (peer(), Mirrors::default());
+        mirrors.handle_newest(peer.device(), (1, 1), &point(&peer, 9, 1)).unwrap();
+        let (by, chain) = (peer.device(), Hash::new([1; 32]));
+        let later = peer.sign(&AuditCheckpoint { by, number: 9, chain, at_unix_ms: 50 }).unwrap();
+        assert_eq!(mirrors.handle_newest(peer.device(), (2, 1), &later), Ok(Mirrored::Known));
+        assert_eq!(mirrors.anchor(peer.device()).unwrap().newest, point(&peer, 9, 1));
+    }
+
+    /// Shows: U-13
+    #[test]
     fn lower_number_and_another_chain_under_one_number_are_evidence_that_outlives_a_restart() {
         for bad in [point(&peer(), 8, 1), point(&peer(), 9, 2)] {
             let (peer, mut mirrors) = (peer(), Mirrors::default());

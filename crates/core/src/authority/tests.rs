@@ -534,7 +534,7 @@ fn task_that_cannot_be_shown_is_declined_unasked() {
 #[test]
 fn thousand_swaps_of_what_was_shown_pass_never() {
     let mut passed = 0;
-    for number in 0..1_000_u64 {
+    for number in 0..if cfg!(miri) { 12 } else { 1_000_u64 } {
         let mut one = World::new();
         let noise = Hash::of(&number.to_le_bytes());
         let subject = Subject::new(&format!("file {noise}")).unwrap().with("path", "a/b").unwrap().bound_to(noise);

@@ -148,9 +148,7 @@ impl Custodian {
     /// The seize of the last generation of a chain, where one device decided it alone under a log of so few that it could, and
     /// other records show that there were more. Which came first nobody can say. Source: SPEC H-33.
     fn decided_alone(&self, chain: &Chain, members: u64) -> Option<Box<Signed<Custody>>> {
-        let link = chain.seize_of(chain.token().generation)?;
-        let record = cede_seal::verify::verify(link).ok()?;
-        let Custody::Seize(seize) = &*record else { return None };
+        let (link, seize) = chain.seize_of(chain.token().generation)?;
         let owner = chain.owner_at(&seize.prev)?;
         let alone = seize.votes.is_empty() && seize.members < members;
         (alone && self.electorate.needed_at(members, owner) > 1).then(|| Box::new(link.clone()))

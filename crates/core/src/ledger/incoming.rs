@@ -181,7 +181,7 @@ impl Ledger {
             }
             return;
         }
-        if seq == 0 || !stream.reaches(seq) {
+        if !stream.reaches(seq) {
             if !core::mem::replace(&mut stream.jumped, true) {
                 taken.news.push(LedgerEvent::PeerFault { device: key.0, what: "its letters jump" });
             }

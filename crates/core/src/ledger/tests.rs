@@ -12,6 +12,7 @@ use super::{Arrival, ArrivedItem, Ledger, MarkError, TellError, Told, compact};
 use crate::limits;
 use crate::now::Now;
 
+mod edges;
 mod mesh;
 
 use mesh::{Mesh, Said, frame};

@@ -370,3 +370,162 @@ fn compaction_keeps_what_is_open_and_the_newest_ends() {
     assert_eq!(long.going().count(), short.going().count());
     assert!(long.ended().eq(short.ended()));
 }
+
+/// The word of the receiver that the sender takes for its own, once it came.
+fn accepted(pair: &Pair) -> Verified<TransferAccept> {
+    let accept = pair.told.iter().rev().find_map(|event| {
+        let TransferEvent::Accepted(accept) = event else { return None };
+        Some((**accept).clone())
+    });
+    accept.unwrap()
+}
+
+/// Shows: F-3
+#[test]
+fn files_are_fetched_with_the_key_that_answers_this_yes() {
+    let (mut pair, hash) = approved();
+    let accept = accepted(&pair);
+    let key = |by: &LocalDevice, offer, accepted_key| {
+        let (source, destination) = (by.device(), device(2).device());
+        let key = TransferKey { transfer: ID, source, destination, offer, accepted_key, exchange_key: [6; 32] };
+        by.sign(&key).unwrap()
+    };
+    let (one, three) = (device(1), device(3));
+    let good = key(&one, hash, KEY);
+    let forged = Signed::from_parts(good.bytes().to_vec(), three.key(), *good.signature());
+    let unknown = TransferKey { transfer: TransferId::new([1; 16]), ..(*verify(&good).unwrap()).clone() };
+    let elsewhere = TransferKey { destination: three.device(), ..(*verify(&good).unwrap()).clone() };
+    let strange = [
+        (three.device(), key(&three, hash, KEY)),
+        (three.device(), good.clone()),
+        (one.device(), key(&one, Hash::of(b"other"), KEY)),
+        (one.device(), key(&one, hash, [1; 32])),
+        (one.device(), forged),
+        (one.device(), one.sign(&unknown).unwrap()),
+        (one.device(), one.sign(&elsewhere).unwrap()),
+    ];
+    for (from, key) in strange {
+        pair.receiver.handle_message(from, &TransferMessage::Key(key.clone()), MESH, at(5));
+        assert!(pair.receiver.poll().is_none(), "{key:?}");
+    }
+    pair.sender.key(&accept, [5; 32]).unwrap();
+    pair.settle(at(6));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Fetch(key) if key.exchange_key == [5; 32])), 1);
+    assert_eq!(pair.receiver.poll_timeout(), Some(at(6).after(limits::TRANSFER_PARTIAL_TTL)), "it is heard of");
+    // After a reconnect another key is asked for, and what answers the old one is late.
+    pair.receiver.link_down(device(1).device());
+    pair.receiver.accept(ID, [4; 32]).unwrap();
+    pair.settle(at(7));
+    assert_eq!(pair.sender.key(&accept, [5; 32]), Err(TransferError::Phase));
+    pair.sender.stop(ID, Refusal::Cancelled, "").unwrap();
+    assert_eq!(pair.sender.key(&accept, [5; 32]), Err(TransferError::Unknown));
+}
+
+/// Shows: F-9
+#[test]
+fn line_that_ends_pauses_what_comes_over_it_and_nothing_else() {
+    let (mut pair, _) = approved();
+    pair.told.clear();
+    pair.receiver.link_down(device(3).device());
+    pair.settle(at(3));
+    assert_eq!(pair.told(|_| true), 0);
+    pair.receiver.link_down(device(1).device());
+    pair.settle(at(3));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Paused(ID))), 1);
+    assert_eq!(pair.receiver.coming().next().unwrap().1.phase(), ComingPhase::Approved);
+    let (mut pair, _) = asked();
+    pair.told.clear();
+    pair.receiver.link_down(device(1).device());
+    pair.settle(at(3));
+    assert_eq!((pair.told(|_| true), pair.receiver.coming().count()), (0, 1), "a question waits on");
+}
+
+/// Shows: F-11
+#[test]
+fn peer_is_waited_for_while_something_goes_to_it_or_was_said_yes_to() {
+    let (mut pair, hash) = asked();
+    let (one, two) = (device(1).device(), device(2).device());
+    assert!(pair.sender.waits_for(two) && !pair.sender.waits_for(one));
+    assert!(!pair.receiver.waits_for(one), "a question is none");
+    pair.receiver.heard(ID, at(500));
+    assert_eq!(pair.receiver.poll_timeout(), Some(at(1).after(limits::QUESTION_HELD)), "and nothing prolongs it");
+    pair.receiver.approve(ID, hash, at(2)).unwrap();
+    assert_eq!(pair.receiver.approve(ID, hash, at(3)), Err(TransferError::Phase), "a yes is said once");
+    assert!(pair.receiver.waits_for(one) && !pair.receiver.waits_for(device(3).device()));
+    let shown = [pair.sender.going().next().unwrap().1.offer(), pair.receiver.coming().next().unwrap().1.offer()];
+    assert_eq!(shown.map(|offer| offer.signed().hash()), [hash; 2]);
+}
+
+/// Shows: F-3, F-10
+#[test]
+fn offer_under_the_name_of_another_peers_is_refused_or_unheard() {
+    let (mut pair, _) = approved();
+    let (two, three) = (device(2), device(3));
+    let theirs = TransferOffer { source: three.device(), ..offer(&two, ID) };
+    let theirs = TransferMessage::Offer(three.sign(&theirs).unwrap());
+    pair.receiver.handle_message(three.device(), &theirs, MESH, at(5));
+    let Some(TransferOutput::Send(to, said)) = pair.receiver.poll() else { panic!("no answer") };
+    assert_eq!(to, three.device());
+    assert!(matches!(inner(&said), TransferMessage::End { refusal: Refusal::Protocol, .. }));
+    assert!(matches!(pair.receiver.coming().next().unwrap().1.phase(), ComingPhase::Receiving(_)));
+    pair.receiver.received(ID, "/there/f").unwrap();
+    pair.settle(at(6));
+    pair.receiver.handle_message(three.device(), &theirs, MESH, at(7));
+    assert!(pair.receiver.poll().is_none(), "what became of it is nothing to another device");
+    let back = TransferOffer { source: two.device(), destination: device(1).device(), ..offer(&two, ID) };
+    let back = TransferMessage::Offer(two.sign(&back).unwrap());
+    pair.sender.handle_message(two.device(), &back, MESH, at(7));
+    assert!(pair.sender.poll().is_none(), "it is the name of one that went");
+    let elsewhere = TransferMessage::Offer(device(1).sign(&offer(&three, TransferId::new([1; 16]))).unwrap());
+    pair.receiver.handle_message(device(1).device(), &elsewhere, MESH, at(7));
+    assert!(pair.receiver.poll().is_none(), "it is for another device");
+    let carried = TransferAccept {
+        transfer: ID,
+        source: device(1).device(),
+        destination: two.device(),
+        offer: Hash::of(b""),
+        exchange_key: KEY,
+    };
+    let (mut pair, hash) = asked();
+    let carried = TransferMessage::Accept(two.sign(&TransferAccept { offer: hash, ..carried }).unwrap());
+    pair.sender.handle_message(three.device(), &carried, MESH, at(7));
+    assert_eq!(pair.sender.going().next().unwrap().1.phase(), GoingPhase::Offered);
+}
+
+/// Shows: F-10
+#[test]
+fn offers_of_all_peers_together_are_bounded() {
+    let mut receiver = fresh(&device(2));
+    for number in 0..=limits::TRANSFERS as u8 {
+        let by = device(10 + number / limits::TRANSFERS_PER_PEER as u8);
+        let offer = TransferOffer { source: by.device(), ..offer(&device(2), TransferId::new([number; 16])) };
+        receiver.handle_message(by.device(), &TransferMessage::Offer(by.sign(&offer).unwrap()), MESH, at(1));
+    }
+    assert_eq!(receiver.coming().count(), limits::TRANSFERS);
+    let mut sender = fresh(&device(1));
+    sender.queue(signed(&offer(&device(2), ID)), at(1)).unwrap();
+    assert!(matches!(sender.queue(signed(&offer(&device(2), ID)), at(1)), Err(TransferError::Bug(_))), "twice");
+    let foreign = sender.queue(signed(&offer(&device(2), TransferId::new([1; 16]))), at(1));
+    assert_eq!(foreign, Ok(()));
+    let mut other = fresh(&device(3));
+    assert!(matches!(other.queue(signed(&offer(&device(2), ID)), at(1)), Err(TransferError::Bug(_))), "of another");
+}
+
+/// Shows: F-9
+#[test]
+fn what_was_received_is_known_after_a_restart_and_another_offer_under_its_name_is_lost() {
+    let (mut pair, _) = approved();
+    let other = |_| Some(signed(&TransferOffer { note: "another".into(), ..offer(&device(2), ID) }));
+    for (local, records) in [(device(1), &pair.sent), (device(2), &pair.came)] {
+        let restored = Transfers::restore(local, records.iter(), &other, at(10));
+        assert_eq!((restored.going().count(), restored.coming().count()), (0, 0));
+        assert!(matches!(Pair::ended(&restored), TransferEnd::Not(Refusal::Cancelled, _)));
+    }
+    pair.receiver.received(ID, "/there/f").unwrap();
+    pair.settle(at(3));
+    // The same end twice is one.
+    let twice: Vec<Record> = pair.came.iter().chain(pair.came.last()).cloned().collect();
+    let restored = Transfers::restore(device(2), twice.iter(), &|_| None, at(10));
+    assert_eq!(Pair::ended(&restored), TransferEnd::Received("/there/f".into()));
+    assert_eq!(restored.ended().count(), 1);
+}

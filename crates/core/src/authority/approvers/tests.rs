@@ -212,7 +212,7 @@ fn swapped(dice: &mut Dice, seed: u64) -> Posed {
 #[test]
 fn thousand_swaps_of_what_was_shown_answered_or_asked_pass_never() {
     let mut passed = 0;
-    for seed in 0..1_000_u64 {
+    for seed in 0..if cfg!(miri) { 5 } else { 1_000_u64 } {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let other = swapped(&mut dice, seed / 5);
         let mut approvers = showing();

@@ -91,6 +91,20 @@ fn waiting_for_an_answer_takes_as_long_under_any_zero() {
 }
 
 #[test]
+fn frozen_session_and_one_that_was_released_wait_as_long_under_any_zero() {
+    let mut net = Net::pair();
+    net.ignore = Box::new(|event| matches!(event, Event::AckHeld { .. }));
+    let handoff = net.give(A, B);
+    alike(&net.nodes[A].custodian);
+    alike(&net.nodes[B].custodian);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    let (quiet, now) = (net.nodes[A].quiet(session()), net.now);
+    net.nodes[A].custodian.decide(session(), handoff, quiet, now);
+    net.drain(A);
+    alike(&net.nodes[A].custodian);
+}
+
+#[test]
 fn designate_and_device_in_doubt_wait_as_long_under_any_zero() {
     let mut net = Net::pair();
     net.ignore = Box::new(|event| matches!(event, Event::Fetch(_)));

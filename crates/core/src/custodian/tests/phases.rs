@@ -117,6 +117,10 @@ fn chain_that_went_on_meanwhile_is_not_decided_over() {
     let next = half.a.sign(&Custody::Release(release(&half.a, to, &links[0], 0))).unwrap();
     half.chain = Chain::from_links(&[links[0].clone(), next]).unwrap();
     assert_eq!(half.commit().map(|_| ()), Err(StepError::Mismatch("token")));
+    let home = half.b.sign(&Custody::Release(release(&half.b, half.a.device(), &half.chain.links()[1], 1))).unwrap();
+    half.chain.extend(&home).unwrap();
+    assert_eq!(half.chain.owner(), half.a.device());
+    assert_eq!(half.commit().map(|_| ()), Err(StepError::Mismatch("token")), "it is here again, and not the same");
     assert!(half.source.source_still_owns());
 }
 
@@ -147,13 +151,20 @@ fn destination_stages_what_the_last_round_names_and_nothing_else() {
     let second = signed(&half.a, &Manifest { round: 1, ..last.clone() });
     destination.manifest(&second, now).unwrap();
     assert_eq!(destination.manifest(&first, now), Err(ReceiveError::Stale), "an earlier round");
-    let other = StagedPayload { root: root(&[9]), ..payload };
-    assert_eq!(destination.stage(other, now), Err(ReceiveError::Mismatch("payload")));
+    for other in [StagedPayload { root: root(&[9]), ..payload }, StagedPayload { head: head(&[9]), ..payload }] {
+        assert_eq!(destination.stage(other, now), Err(ReceiveError::Mismatch("payload")));
+    }
+    assert!(!destination.holds(HANDOFF, last.head, last.root), "it may still change");
     assert_eq!(destination.stage(payload, now), Ok(FencingToken::FIRST));
+    assert!(destination.holds(HANDOFF, last.head, last.root));
+    assert!(!destination.holds(HandoffId::new([9; 16]), last.head, last.root));
+    assert!(!destination.holds(HANDOFF, head(&[9]), last.root) && !destination.holds(HANDOFF, last.head, root(&[9])));
     assert_eq!(destination.stage(payload, now), Err(ReceiveError::Phase), "once");
     assert_eq!(destination.manifest(&second, now), Err(ReceiveError::Stale));
     let before = signed(&half.a, &Manifest { round: 0, root: root(&[9]), ..last.clone() });
     assert_eq!(destination.manifest(&before, now), Err(ReceiveError::Stale), "a later one replaced it");
+    let turned = signed(&half.a, &Manifest { round: 1, head: head(&[9]), ..last.clone() });
+    assert_eq!(destination.manifest(&turned, now), Err(ReceiveError::Phase), "other turns as the same round");
     let beside = signed(&half.a, &Manifest { round: 1, root: root(&[9]), ..last.clone() });
     assert_eq!(destination.manifest(&beside, now), Err(ReceiveError::Phase), "another payload as the same round");
     let later = signed(&half.a, &Manifest { round: 2, root: root(&[9]), ..last.clone() });

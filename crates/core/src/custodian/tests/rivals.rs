@@ -58,6 +58,7 @@ fn device_that_is_shown_its_other_release_doubts_all_that_it_knows() {
     assert_eq!(net.nodes[A].custodian.doubt(), Some(cede_wire::record::Doubt::Forgotten));
     assert_eq!(net.nodes[A].custodian.contested(session()), Some(net.id(B)));
     assert!(!net.acts(B), "who hears of both stops");
+    assert_eq!(net.seize(A), Err(crate::custodian::SeizeError::Unconfirmed), "nor is it taken over in doubt");
     net.nodes[A].custodian.confirm_all();
     net.drain(A);
     assert_eq!(net.nodes[A].custodian.doubt(), None);
