@@ -180,6 +180,9 @@ pub(crate) enum Verb {
         /// So many of the newest entries
         #[arg(long, value_name = "N", default_value_t = 50)]
         tail: u32,
+        /// Say that a record was put back on purpose, here or at that device
+        #[arg(long, value_name = "DEVICE", conflicts_with_all = ["verify", "tail"])]
+        settle: Option<String>,
     },
     /// Send files and folders to a device
     Send(Send),
@@ -258,7 +261,7 @@ pub(crate) struct Policy {
     /// Ask the operator about every move
     #[arg(long, conflicts_with_all = ["yes", "capability"], requires = "device")]
     pub(crate) ask: bool,
-    /// Say yes to moves unattended, without an end
+    /// Say yes to moves and files unattended, without an end
     #[arg(long, conflicts_with = "capability", requires = "device")]
     pub(crate) yes: bool,
 }

@@ -10,7 +10,7 @@ pub mod mirror;
 use std::collections::BTreeMap;
 
 use cede_seal::verify::verify as verify_signature;
-use cede_wire::audit::{AuditCheckpoint, AuditEntry, AuditEvent, AuditFrameError, AuditHead};
+use cede_wire::audit::{AuditAct, AuditCheckpoint, AuditEntry, AuditEvent, AuditFrameError, AuditHead};
 use cede_wire::canonical::Signed;
 use cede_wire::id::{DeviceId, Hash};
 use cede_wire::limits::{AUDIT_CHECKPOINT_ENTRIES, AUDIT_FILES};
@@ -110,6 +110,8 @@ pub struct Verdict {
     pub checkpoints: u64,
     /// Entries behind the last checkpoint: whoever can write the files could cut them off unseen.
     pub unsealed: u64,
+    /// Places where a peer kept what was not here, and the operator said since that it is known why.
+    pub settled: u64,
     /// What is wrong; nothing where the log holds.
     pub faults: Vec<AuditFault>,
     /// Peers that keep a checkpoint which fits, with the number that it covers.
@@ -243,6 +245,7 @@ impl Look<'_> {
             AuditEvent::Checkpoint(signed) => self.checkpoint(signed, entry.number, before),
             AuditEvent::Lost { until } => self.fault(AuditFault::Lost(*until)),
             AuditEvent::Missed { by, signed } => self.fault(AuditFault::Missed { by: *by, signed: *signed }),
+            AuditEvent::Acted { act: AuditAct::Settled, device: Some(device), .. } => self.settled(*device),
             AuditEvent::Asked { .. }
             | AuditEvent::Decided { .. }
             | AuditEvent::Outcome { .. }
@@ -255,6 +258,13 @@ impl Look<'_> {
             self.fault(AuditFault::Unsealed(entry.number));
             self.sealed = entry.number;
         }
+    }
+
+    /// What a device kept that did not fit is known since, says the operator.
+    fn settled(&mut self, device: DeviceId) {
+        let before = self.verdict.faults.len();
+        self.verdict.faults.retain(|fault| !matches!(fault, AuditFault::Missed { by, .. } if *by == device));
+        self.verdict.settled += (before - self.verdict.faults.len()) as u64;
     }
 
     /// A checkpoint covers the entry before it.

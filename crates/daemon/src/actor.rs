@@ -136,6 +136,7 @@ impl Actor {
             match input {
                 None | Some(Input::Stop) => {
                     self.write_audit(true).await;
+                    self.keep_mirrors_that_wait().await;
                     return Ok(());
                 }
                 Some(input) => self.handle(input),

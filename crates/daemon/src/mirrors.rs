@@ -11,7 +11,7 @@ use cede_core::audit::mirror::{Mirrored, Mirrors};
 use cede_core::audit::{Anchor, AuditFault, verify_against};
 use cede_store::audit::{AuditLog, mirrors};
 use cede_store::home::Home;
-use cede_wire::audit::{AuditCheckpoint, AuditEvent, AuditMirror};
+use cede_wire::audit::{AuditAnchor, AuditCheckpoint, AuditEvent, AuditMirror};
 use cede_wire::canonical::Signed;
 use cede_wire::id::DeviceId;
 use cede_wire::message::PeerMessage;
@@ -171,6 +171,19 @@ impl Actor {
         });
     }
 
+    /// At the stop: what waits for its pause would be lost, evidence too.
+    pub(crate) async fn keep_mirrors_that_wait(&mut self) {
+        let wait = std::mem::take(&mut self.mirrors.unkept);
+        let anchor = |device: DeviceId| Some((device, self.mirrors.mirrors.anchor(device)?.clone()));
+        let wait: Vec<(DeviceId, AuditAnchor)> = wait.into_iter().filter_map(anchor).collect();
+        let kept = self.context.block(move |context| {
+            wait.iter().try_for_each(|(device, anchor)| mirrors::keep(&context.home, *device, anchor))
+        });
+        if let Ok(Err(error)) = kept.await {
+            tracing::warn!(%error, "what peers showed last is not kept");
+        }
+    }
+
     /// A peer says what it keeps of this device. What the newest checkpoint here does not cover is looked at, once.
     fn hold_against(&mut self, by: DeviceId, kept: &Signed<AuditCheckpoint>) {
         // What another key signed, as before the mesh was left, says nothing about this record.
@@ -209,6 +222,15 @@ impl Actor {
         });
     }
 
+    /// What was shown last by a device whose record contradicted itself is what is kept now. False: it did not.
+    pub(crate) fn settle_mirror(&mut self, device: DeviceId) -> bool {
+        let settled = self.mirrors.mirrors.settle(device);
+        if settled {
+            self.keep_mirror(device);
+        }
+        settled
+    }
+
     /// Asks the peers that are there what they keep; the receiver hears when all have answered.
     pub(crate) fn ask_peers_for_anchors(&mut self) -> oneshot::Receiver<()> {
         let (done, answered) = oneshot::channel();
@@ -233,12 +255,14 @@ impl Actor {
     pub(crate) fn evidence(&self) -> Vec<String> {
         let line = |(device, kept, shown): (DeviceId, u64, u64)| {
             let name = self.device_name(device);
-            if kept == shown {
-                return format!(
-                    "{name} showed two records of {kept} entries that differ: one of them was put in its place"
-                );
-            }
-            format!("{name} showed a record of {kept} entries, and one of {shown} later: it was cut or put back there")
+            let what = if kept == shown {
+                format!("{name} showed two records of {kept} entries that differ: one of them was put in its place")
+            } else {
+                format!(
+                    "{name} showed a record of {kept} entries, and one of {shown} later: it was cut or put back there"
+                )
+            };
+            format!("{what}; if you did that: cede log --settle {name}")
         };
         self.mirrors.mirrors.contradictions().map(line).collect()
     }

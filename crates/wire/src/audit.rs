@@ -101,6 +101,8 @@ pub enum AuditAct {
     ApproverEnded,
     /// 6: asked an agent of a peer for a task.
     Delegated,
+    /// 7: knows why what was kept of a record did not fit: of the device's by this one, and of this one's by the device.
+    Settled,
 }
 
 /// What becomes of the keyboard of a hosted terminal.

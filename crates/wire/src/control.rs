@@ -196,6 +196,11 @@ pub enum Command {
         /// Look whether it is as it was written.
         verify: bool,
     },
+    /// Says that it is known why what is kept of a device's record, or there of this one's, did not fit.
+    SettleLog {
+        /// The device.
+        device: String,
+    },
     /// Stops the daemon when no move is between its decision and its end.
     Stop,
     /// Hosts a command in a terminal and looks on, with the keyboard. The connection lasts until one of the two ends, and the

@@ -62,4 +62,32 @@ fn record_that_was_put_back_whole_is_found_by_what_the_peer_keeps() {
     devices.a.stop();
     let alone = verdict(&devices.b);
     assert!(!alone.holds && alone.faults.iter().any(|fault| fault.contains("laptop kept")), "{alone:?}");
+    // Whoever did it on purpose says so at both, and both records say that it was said.
+    devices.a.start();
+    devices.wait_for_link();
+    for (device, other) in [(&devices.a, "server"), (&devices.b, "laptop")] {
+        let output = device.typed(&["log", "--settle", other]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("is settled, and recorded"), "{text}");
+        let again = device.typed(&["log", "--settle", other]);
+        assert!(String::from_utf8_lossy(&again.stdout).contains("nothing of"), "{again:?}");
+    }
+    wait_until("the peer keeps what is there now", || verdict(&devices.b).holds);
+    for restarted in [false, true] {
+        if restarted {
+            devices.b.stop();
+            devices.a.stop();
+            devices.a.start();
+            devices.b.start();
+            devices.wait_for_link();
+        }
+        wait_until("both say so", || {
+            let here = verdict(&devices.b);
+            here.holds && here.settled == 1 && devices.a.status().evidence.is_empty()
+        });
+    }
+    let text = String::from_utf8_lossy(&devices.b.typed(&["log", "--verify"]).stdout).into_owned();
+    println!("{text}");
+    assert!(text.contains("put back 1 time, and you said that you know why"), "{text}");
+    assert!(text.contains("settled what did not fit"), "{text}");
 }

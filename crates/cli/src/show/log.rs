@@ -53,6 +53,10 @@ fn checked(verdict: &LogVerdict) -> Page {
             page.line([strong("  "), plain(fault)]);
         }
     }
+    if verdict.settled > 0 {
+        let times = units::count(verdict.settled, "time", "times");
+        page.line([faint(format!("it was put back {times}, and you said that you know why"))]);
+    }
     page.append(at_peers(verdict));
     page
 }
@@ -117,6 +121,7 @@ mod tests {
             anchors,
             silent,
             evidence,
+            settled: 0,
         }
     }
 

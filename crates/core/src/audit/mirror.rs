@@ -98,6 +98,17 @@ impl Mirrors {
         Ok(Mirrored::Contradicts)
     }
 
+    /// The operator knows of the contradiction: what was shown then is what is kept now. False: there is none, and nothing
+    /// changed.
+    pub fn settle(&mut self, device: DeviceId) -> bool {
+        let Some(mirror) = self.of.get_mut(&device) else { return false };
+        let Some((_, shown)) = mirror.anchor.against.take() else { return false };
+        if let Some(at) = own(device, &shown) {
+            (mirror.anchor.newest, mirror.at) = (shown, at);
+        }
+        true
+    }
+
     /// Devices that are no members any more are kept nothing of: those that go.
     pub fn retain(&mut self, is_member: impl Fn(DeviceId) -> bool) -> Vec<DeviceId> {
         let gone: Vec<DeviceId> = self.of.keys().copied().filter(|device| !is_member(*device)).collect();
@@ -161,6 +172,22 @@ mod tests {
         let later = peer.sign(&AuditCheckpoint { by, number: 9, chain, at_unix_ms: 50 }).unwrap();
         assert_eq!(mirrors.handle_newest(peer.device(), (2, 1), &later), Ok(Mirrored::Known));
         assert_eq!(mirrors.anchor(peer.device()).unwrap().newest, point(&peer, 9, 1));
+    }
+
+    /// Shows: U-13
+    #[test]
+    fn contradiction_that_is_settled_is_told_no_more_and_the_next_one_is() {
+        let (peer, mut mirrors) = (peer(), Mirrors::default());
+        assert!(!mirrors.settle(peer.device()));
+        mirrors.handle_newest(peer.device(), (1, 1), &point(&peer, 9, 1)).unwrap();
+        assert!(!mirrors.settle(peer.device()), "there is none");
+        mirrors.handle_newest(peer.device(), (2, 1), &point(&peer, 4, 1)).unwrap();
+        mirrors.handle_newest(peer.device(), (2, 2), &point(&peer, 5, 2)).unwrap();
+        assert!(mirrors.settle(peer.device()) && !mirrors.settle(peer.device()));
+        let mut mirrors = Mirrors::restore([(peer.device(), mirrors.anchor(peer.device()).unwrap().clone())]);
+        assert_eq!(mirrors.contradictions().count(), 0);
+        assert_eq!(mirrors.handle_newest(peer.device(), (3, 1), &point(&peer, 5, 2)), Ok(Mirrored::Newer));
+        assert_eq!(mirrors.handle_newest(peer.device(), (3, 2), &point(&peer, 4, 1)), Ok(Mirrored::Contradicts));
     }
 
     /// Shows: U-13

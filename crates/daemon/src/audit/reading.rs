@@ -19,6 +19,43 @@ use crate::mirrors::AtPeers;
 use crate::offering::{failure, stopping};
 
 impl Actor {
+    /// The operator knows why what is kept of a device's record, or there of this one's, did not fit.
+    pub(crate) fn settle_log(&mut self, text: &str, replies: Replies) {
+        let device = match self.find_member(text) {
+            Ok(member) => member.device(),
+            Err(failed) => return replies.failed(failed),
+        };
+        let (name, mark) = (self.device_name(device), self.audit.mark());
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let missed = context.block(move |context| {
+                let files = AuditLog::read(&context.home, &mark?).ok()?;
+                let bytes = files.files.iter().map(Vec::as_slice);
+                let verdict = verify_against(bytes, files.newest.as_ref(), &[], context.local.device());
+                let by_it = |fault: &AuditFault| matches!(fault, AuditFault::Missed { by, .. } if *by == device);
+                Some(verdict.faults.iter().any(by_it))
+            });
+            let missed = missed.await.ok().flatten().unwrap_or(false);
+            context.tell(move |actor| actor.settle_with(device, &name, missed, replies)).await;
+        });
+    }
+
+    fn settle_with(&mut self, device: DeviceId, name: &str, missed: bool, replies: Replies) {
+        let here = self.settle_mirror(device);
+        if !here && !missed {
+            let text = format!("nothing of {name} is unsettled here");
+            return replies.done(Answer::Said { text });
+        }
+        self.note_act(AuditAct::Settled, Some(device), None);
+        let rest = match (here, missed) {
+            (true, false) => format!("; where {name}'s own record says so: cede log --settle there"),
+            (false, true) => format!("; while {name} keeps the old signature: cede log --settle there"),
+            (true, true) | (false, false) => String::new(),
+        };
+        let text = format!("what did not fit between the records here and at {name} is settled, and recorded{rest}");
+        self.settle_durable(Ok(Answer::Said { text }), replies);
+    }
+
     /// Reads the log away from the actor.
     pub(crate) fn ask_log(&mut self, tail: Option<u32>, check: bool, replies: Replies) {
         let Some(mark) = self.audit.mark() else {
@@ -78,6 +115,7 @@ fn look(files: &AuditFiles, device: DeviceId, peers: AtPeers, names: &BTreeMap<D
         last: verdict.last,
         checkpoints: verdict.checkpoints,
         unsealed: verdict.unsealed,
+        settled: verdict.settled,
         faults: verdict.faults.iter().map(|fault| in_words(fault, &name)).collect(),
         anchors: anchors.map(|(by, number)| AnchorLine { device: name(by), number: *number }).collect(),
         silent: peers.silent,
@@ -96,7 +134,8 @@ fn in_words(fault: &AuditFault, name: &impl Fn(&DeviceId) -> String) -> String {
         }
         AuditFault::Missed { by, signed } => {
             format!(
-                "{} kept a checkpoint of entry {signed} that was not here: the record was cut or put back",
+                "{0} kept a checkpoint of entry {signed} that was not here: the record was cut or put back; if you did that: \
+                 cede log --settle {0}",
                 name(by)
             )
         }
@@ -241,6 +280,7 @@ const fn act_word(act: AuditAct) -> &'static str {
         AuditAct::ApproverNamed => "named an approver:",
         AuditAct::ApproverEnded => "ended an approver:",
         AuditAct::Delegated => "asked for a task",
+        AuditAct::Settled => "settled what did not fit between this record and that of",
     }
 }
 

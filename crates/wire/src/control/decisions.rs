@@ -96,6 +96,9 @@ pub struct LogVerdict {
     pub checkpoints: u64,
     /// Entries behind the last checkpoint.
     pub unsealed: u64,
+    /// Places where the record was put back, and the operator knows why.
+    #[serde(default)]
+    pub settled: u64,
     /// What is wrong.
     pub faults: Vec<String>,
     /// Peers that keep a checkpoint of this record which fits.
