@@ -27,7 +27,7 @@ mod programs;
 mod run;
 mod said;
 
-pub use processes::end_marked;
+pub use processes::{end_marked, is_of_a_turn};
 pub use programs::{choose, invocation};
 pub use run::{End, Ended, run};
 

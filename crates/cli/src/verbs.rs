@@ -40,9 +40,6 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
     if let Some(Verb::Completions { shell }) = cli.verb {
         return Ok(completions(shell));
     }
-    if is_a_persons(cli.verb.as_ref(), terminal.screen) {
-        tasks::not_within_one()?;
-    }
     let places = Places::resolve(cli.global.home.as_deref(), &|name| std::env::var_os(name))?;
     let hand = Hand { client: Client::new(&places.socket), terminal };
     let verb = match cli.verb {
@@ -83,7 +80,8 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Allow { id } => hand.ask(Command::Decide { approval: id, yes: true }),
         Verb::Deny { id } => hand.ask(Command::Decide { approval: id, yes: false }),
         Verb::Notify { action } => notify::run(&hand, action),
-        Verb::Log { verify, tail } => hand.log(verify, tail),
+        Verb::Log { settle: Some(device), .. } => hand.ask(Command::SettleLog { device }),
+        Verb::Log { verify, tail, .. } => hand.log(verify, tail),
         Verb::Send(send) => sending::send(&hand, &send),
         Verb::Transfers { action: None } => hand.ask(Command::Transfers),
         Verb::Transfers { action: Some(TransferAction::Cancel { id }) } => {
@@ -246,24 +244,6 @@ fn checks_from_here(failure: &Failure, places: &Places) -> Vec<Check> {
         check("state", "ok", &format!("{} {state}", places.state.display()), ""),
         git,
     ]
-}
-
-/// What answers a question, says who may do what, or asks others for something in the person's name.
-fn is_a_persons(verb: Option<&Verb>, screen: bool) -> bool {
-    match verb {
-        None => screen,
-        Some(verb) => matches!(
-            verb,
-            Verb::Allow { .. }
-                | Verb::Approvers { action: Some(_) }
-                | Verb::Confirm { .. }
-                | Verb::Policy(_)
-                | Verb::Pair(_)
-                | Verb::Ask(_)
-                | Verb::Devices { action: Some(_) }
-                | Verb::Take { force: true, .. }
-        ),
-    }
 }
 
 fn policy_command(policy: Policy) -> Command {

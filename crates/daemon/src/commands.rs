@@ -63,6 +63,7 @@ impl Actor {
             Command::Decide { approval, yes } => self.decide(&approval, yes, replies),
             Command::Adopt { directory } => adopt(self.context.clone(), directory, replies),
             Command::Log { tail, verify } => self.ask_log(tail, verify, replies),
+            Command::SettleLog { device } => self.settle_log(&device, replies),
             Command::Stop => self.stop(&replies),
             Command::Hold { session } => self.keep_keyboard(session, true, replies),
             Command::Release { session } => self.keep_keyboard(session, false, replies),
@@ -76,7 +77,7 @@ impl Actor {
             Command::Send(request) => self.send_files(request, replies),
             Command::Transfers => replies.done(Answer::Transfers { transfers: self.transfer_summaries() }),
             Command::Notify(request) => self.notify(request, replies),
-            Command::StopTransfer { transfer } => replies.settle(self.stop_transfer(&transfer)),
+            Command::StopTransfer { transfer } => self.durably(replies, |actor| actor.stop_transfer(&transfer)),
             Command::Ask(request) => self.ask_task(request, replies),
             Command::Tasks { all } => self.ask_tasks(all, replies),
             Command::Task { id } => self.ask_one_task(&id, replies),
@@ -577,6 +578,7 @@ fn changes(command: &Command) -> bool {
         | Command::Cancel { .. }
         | Command::Decide { .. }
         | Command::SetApprover { .. }
+        | Command::SettleLog { .. }
         | Command::Adopt { .. }
         | Command::Tell(_)
         | Command::MarkLetter { .. }

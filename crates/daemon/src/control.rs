@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::context::Context;
 use crate::limits;
 use crate::offering::failure;
+use crate::persons;
 use crate::terminals::local::{self, Question};
 
 /// Where the answers of one question go.
@@ -102,21 +103,34 @@ pub(crate) async fn serve(context: Context, listener: UnixListener) {
                 continue;
             }
         };
-        if client.peer_cred().map(|who| who.uid()).ok() != Some(own) {
+        let who = client.peer_cred().ok();
+        if who.map(|who| who.uid()) != Some(own) {
             tracing::warn!("a client of another user was turned away");
             continue;
         }
+        let pid = who.and_then(|who| u32::try_from(who.pid()?).ok());
         let (context, waiting) = (context.clone(), waiting.clone());
-        tokio::spawn(async move { answer(&context, client, seat, &waiting).await });
+        tokio::spawn(async move { answer(&context, (client, pid), seat, &waiting).await });
     }
 }
 
-async fn answer(context: &Context, client: UnixStream, seat: OwnedSemaphorePermit, waiting: &Arc<Semaphore>) {
+async fn answer(
+    context: &Context,
+    (client, pid): (UnixStream, Option<u32>),
+    seat: OwnedSemaphorePermit,
+    waiting: &Arc<Semaphore>,
+) {
     let (read, mut write) = client.into_split();
     let mut read = BufReader::new(read);
     let (sender, mut bodies) = mpsc::channel(limits::REPLIES);
     let replies = Replies(sender);
-    let asked = tokio::time::timeout(limits::CLIENT_PATIENCE, question(&mut read)).await;
+    let mut asked = tokio::time::timeout(limits::CLIENT_PATIENCE, question(&mut read)).await;
+    if let (Ok(Ok(request)), Some(pid)) = (&asked, pid)
+        && persons::is_a_persons(&request.command)
+        && context.block(move |_| cede_agent::turns::is_of_a_turn(pid)).await.unwrap_or(true)
+    {
+        asked = Ok(Err(persons::of_a_task()));
+    }
     // Whoever waits for a person or a peer keeps nobody from asking, cancelling or stopping.
     let seat = match &asked {
         Ok(Ok(request)) if waits(&request.command) => waiting.clone().try_acquire_owned().ok(),

@@ -43,6 +43,7 @@ mod options;
 mod pairing;
 mod payload;
 mod peers;
+mod persons;
 mod receiving;
 mod rules;
 mod run;

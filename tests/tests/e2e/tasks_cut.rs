@@ -172,8 +172,27 @@ fn what_a_task_starts_decides_nothing_and_asks_for_no_task() {
     let devices = desk();
     let (a, b) = (&devices.a, &devices.b);
     let cede = format!("'{CEDE}' --home '{}'", b.cede_home.display());
-    let words = ["allow 1", "policy laptop delegate accept", "ask laptop hello", "devices revoke laptop --yes"];
-    let script: String = words.iter().map(|words| format!("{cede} {words} 2>&1; echo \"exit $?\"\n")).collect();
+    let words = [
+        "allow 1",
+        "deny 1",
+        "policy laptop delegate accept",
+        "approvers add laptop",
+        "ask laptop hello",
+        "devices revoke laptop --yes",
+        "run --detach -- true",
+        "notify add command -- true",
+        "log --settle laptop",
+        "stop --yes",
+    ];
+    // Neither does another environment help, nor a shell in between.
+    let typed = words.iter().flat_map(|words| {
+        [
+            format!("{cede} {words}"),
+            format!("env -i {cede} {words}"),
+            format!("env -u CEDE_TASK sh -c \"{cede} {words}; exit \\$?\""),
+        ]
+    });
+    let script: String = typed.map(|typed| format!("{typed} 2>&1; echo \"exit $?\"\n")).collect();
     stand_in(b, "claude", &script);
     let waits = a.open(Command::Ask(AskRequest { wait: true, ..request("do it", None) })).unwrap();
     allow(b);
@@ -181,10 +200,10 @@ fn what_a_task_starts_decides_nothing_and_asks_for_no_task() {
     let text = report.unwrap().text;
     assert_eq!(
         (task.state.as_str(), text.matches("runs inside of a task that a peer asked for").count()),
-        ("done", 4),
+        ("done", 3 * words.len()),
         "{text}"
     );
-    assert_eq!(text.matches(&format!("exit {}", exit::REFUSED)).count(), 4, "{text}");
+    assert_eq!(text.matches(&format!("exit {}", exit::REFUSED)).count(), 3 * words.len(), "{text}");
     assert!(all_tasks(a).len() == 1 && all_tasks(b).len() == 1);
 }
 

@@ -20,6 +20,12 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     (state != "Z" && state != "X").then_some(ticks)
 }
 
+/// What started a process, as long as that is there.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// True where exactly this process still runs: ids are used again.
 pub(crate) fn runs(pid: u32, ticks: u64) -> bool {
     start_ticks(pid) == Some(ticks)
@@ -40,7 +46,7 @@ pub(super) fn directory(pid: u32) -> Option<PathBuf> {
 }
 
 /// A variable of a process's environment.
-pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
+pub(crate) fn variable(pid: u32, name: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let prefix = format!("{name}=");
     let found = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;

@@ -15,6 +15,25 @@ pub(super) fn ask_to_end(pid: u32, signal: Signal) {
     }
 }
 
+/// Whether a process was started by a turn, itself or through others: it carries a mark, or what started it does. One that
+/// gave itself another environment and let go of what started it is not found.
+pub fn is_of_a_turn(pid: u32) -> bool {
+    let own = std::process::id();
+    let mut next = Some(pid).filter(|pid| *pid > 1 && *pid != own);
+    for _ in 0..ANCESTORS {
+        let Some(pid) = next else { return false };
+        if processes::variable(pid, TASK_VARIABLE).is_some() {
+            return true;
+        }
+        next = processes::parent(pid).filter(|pid| *pid > 1 && *pid != own);
+    }
+    // Nothing that a person types stands so deep.
+    true
+}
+
+/// Processes between a command and what it was started from.
+const ANCESTORS: usize = 256;
+
 /// Kills every process that carries this mark, and says how many there were: after a restart, what an earlier life of the
 /// daemon left running.
 pub fn end_marked(mark: &str) -> usize {

@@ -17,7 +17,7 @@ use crate::mcp::inputs::{
 };
 use crate::mcp::{handing, outcome};
 use crate::verbs::sending::named;
-use crate::verbs::tasks::{not_within_one, whom};
+use crate::verbs::tasks::whom;
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +233,6 @@ fn transfers(client: &Client) -> Result<CallToolResult, Failure> {
 
 /// The same that `cede ask` asks. It answers at once: whoever asks does not sit there until a person has said something.
 fn ask(client: &Client, asked: AskPeer) -> Result<CallToolResult, Failure> {
-    not_within_one()?;
     let (device, session) = whom(asked.to, asked.directory.is_some())?;
     let agent = asked.agent.map(|agent| match agent {
         AskedAgent::Codex => AgentKind::Codex,

@@ -3,7 +3,7 @@
 use cede_wire::control::tasks::{AskRequest, TaskSummary};
 use cede_wire::control::{Answer, Command, Failure, ReplyBody, exit};
 use cede_wire::session::AgentKind;
-use cede_wire::task::{TASK_VARIABLE, TaskScope};
+use cede_wire::task::TaskScope;
 
 use crate::args::{Ask, TaskAgent, Tasks};
 use crate::fault;
@@ -113,18 +113,6 @@ pub(crate) fn whom(to: String, directory: bool) -> Result<(String, Option<String
         Some((device, session)) => Ok((device.to_owned(), Some(session.to_owned()))),
         None => Ok((to, None)),
     }
-}
-
-/// What a peer's task started speaks for nobody here.
-///
-/// # Errors
-/// This runs inside of a task; nothing was asked of the daemon.
-pub(crate) fn not_within_one() -> Result<(), Failure> {
-    if std::env::var_os(TASK_VARIABLE).is_none() {
-        return Ok(());
-    }
-    let why = "this runs inside of a task that a peer asked for, and such a task decides nothing here";
-    Err(fault::local(exit::REFUSED, "nothing was done", why, "type it in a terminal of your own"))
 }
 
 /// A task that waits is as good as asked for, unless somebody waits for its end.
