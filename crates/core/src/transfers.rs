@@ -274,7 +274,7 @@ impl Transfers {
         let going = self.going.get(&transfer).is_some_and(|going| going.offer.destination == from);
         let coming = self.coming.get(&transfer).is_some_and(|coming| coming.offer.source == from);
         if going || coming {
-            self.become_ended(transfer, from, going, TransferEnd::Not(refusal, short(detail)));
+            self.become_ended(transfer, (from, going), TransferEnd::Not(refusal, short(detail)), false);
         }
     }
 
@@ -283,19 +283,25 @@ impl Transfers {
         let going = self.going.get(&transfer).map(|going| going.offer.destination);
         let coming = self.coming.get(&transfer).map(|coming| coming.offer.source);
         let Some(peer) = going.or(coming) else { return false };
-        self.become_ended(transfer, peer, going.is_some(), TransferEnd::Not(refusal, short(detail)));
+        self.become_ended(transfer, (peer, going.is_some()), TransferEnd::Not(refusal, short(detail)), true);
         self.send(peer, TransferMessage::End { transfer, refusal, detail: short(detail) });
         true
     }
 
-    fn become_ended(&mut self, transfer: TransferId, peer: DeviceId, going: bool, end: TransferEnd) {
+    /// `here`: it is this side that ends it.
+    fn become_ended(&mut self, transfer: TransferId, (peer, going): (DeviceId, bool), end: TransferEnd, here: bool) {
         self.going.remove(&transfer);
-        self.coming.remove(&transfer);
+        let coming = self.coming.remove(&transfer);
         let record = match end.clone() {
             TransferEnd::Received(place) => TransferRecord::Received { transfer, peer, going, place },
             TransferEnd::Not(refusal, detail) => TransferRecord::Ended { transfer, peer, going, refusal, detail },
         };
-        self.persist(record);
+        // Of an offer that no person decided about the journal knows nothing: a peer that offers for ever does not fill it.
+        let asked = coming.is_some_and(|coming| coming.phase == ComingPhase::Asked);
+        let decided = matches!(end, TransferEnd::Not(Refusal::Declined | Refusal::Cancelled, _)) && here;
+        if !asked || decided {
+            self.persist(record);
+        }
         let ended = Ended { peer, going, end };
         self.remember(transfer, ended.clone());
         self.tell(TransferEvent::Over { transfer, ended });

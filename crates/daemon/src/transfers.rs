@@ -93,11 +93,17 @@ impl Actor {
         let known: BTreeSet<TransferId> = known(&self.transfers);
         let coming: BTreeSet<TransferId> = self.transfers.coming().map(|(id, _)| id).collect();
         let ended: BTreeSet<TransferId> = self.transfers.ended().map(|(id, _)| id).collect();
+        let came_to_nothing = |ended: &Ended| !ended.going && matches!(ended.end, TransferEnd::Not(..));
+        let withdrawn = self.transfers.ended().filter(|(_, ended)| came_to_nothing(ended));
+        let withdrawn: BTreeSet<TransferId> = withdrawn.map(|(id, _)| id).collect();
         for id in TransferPlan::all(&self.context) {
             match TransferPlan::load(&self.context, id).filter(|_| known.contains(&id)) {
                 Some(plan) => {
                     if ended.contains(&id) {
                         plan.discard_parts(&self.context);
+                    }
+                    if withdrawn.contains(&id) {
+                        take_back(&plan);
                     }
                     self.files.views.insert(id, View::new(plan));
                 }
@@ -172,12 +178,16 @@ impl Actor {
             watcher.ended(summary.as_ref());
         }
         let plan = self.files.views.get(&transfer).map(|view| view.plan.clone());
+        let withdrawn = !going && matches!(ended.end, TransferEnd::Not(..));
         let (context, turn) = (self.context.clone(), self.context.hands(TransferContext::stream_name(transfer)).next());
         tokio::task::spawn_blocking(move || {
             // A thread that still writes there is waited for.
             let _held = turn.hold();
             if let Some(plan) = plan {
                 plan.discard_parts(&context);
+            }
+            if let Some(plan) = TransferPlan::load(&context, transfer).filter(|_| withdrawn) {
+                take_back(&plan);
             }
             discard_stage(&context, transfer);
         });
@@ -215,7 +225,9 @@ impl Actor {
                 let detail = format!("withdrawn on {}", self.name);
                 // It stands in the list that was just made.
                 let _ = self.transfers.stop(*one, Refusal::Cancelled, &detail);
-                Ok(Answer::Said { text: "withdrawn; what came of it is discarded".to_owned() })
+                Ok(Answer::Said {
+                    text: "withdrawn; what came of it is discarded, unless it is all there already".to_owned(),
+                })
             }
             [] => not(exit::FAILED, "no such sending of files is under way"),
             _ => not(exit::USAGE, "several begin like that"),
@@ -254,6 +266,13 @@ impl Actor {
 fn known(transfers: &Transfers) -> BTreeSet<TransferId> {
     let going = transfers.going().map(|(id, _)| id);
     going.chain(transfers.coming().map(|(id, _)| id)).chain(transfers.ended().map(|(id, _)| id)).collect()
+}
+
+/// Of what was withdrawn nothing stays.
+fn take_back(plan: &TransferPlan) {
+    if let Err(error) = plan.take_back() {
+        tracing::error!(transfer = %plan.transfer.short(), %error, "files that were withdrawn are still there");
+    }
 }
 
 /// Removes what came. A thread that still writes into it is waited for.

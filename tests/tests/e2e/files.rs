@@ -126,6 +126,9 @@ fn what_is_over_a_limit_or_over_the_free_space_is_refused_and_nobody_is_asked() 
     });
     let devices = devices.joined();
     let path = file(&devices.a, "f", 1_000_001);
+    let Command::Send(sending) = sending("server", &[&path], true) else { unreachable!() };
+    let long = Command::Send(SendRequest { note: "x".repeat(501), ..sending });
+    assert_eq!(refused(devices.a.ask(long)).exit, exit::USAGE);
     let failure = refused(send(&devices, &path));
     assert_eq!((failure.exit, failure.refusal), (exit::REFUSED, Some(Refusal::TooLarge)));
     assert!(failure.why.contains("no more than 1 MB"), "{}", failure.why);

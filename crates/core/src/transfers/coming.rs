@@ -57,7 +57,7 @@ impl Transfers {
             return Err(TransferError::Phase);
         }
         let (source, root) = (coming.offer.source, coming.offer.root);
-        self.become_ended(transfer, source, false, TransferEnd::Received(super::short(place)));
+        self.become_ended(transfer, (source, false), TransferEnd::Received(super::short(place)), true);
         self.send_receipt(transfer, source, root, place);
         Ok(())
     }

@@ -4,6 +4,7 @@ use cede_seal::verify::{Verified, verify};
 use cede_wire::canonical::Signed;
 use cede_wire::id::{DeviceId, TransferId};
 use cede_wire::message::NeedOf;
+use cede_wire::refusal::Refusal;
 use cede_wire::transfer::{
     TransferAccept, TransferKey, TransferMessage, TransferOffer, TransferReceipt, TransferRecord,
 };
@@ -90,11 +91,22 @@ impl Transfers {
     /// Source: SPEC F-8
     pub(super) fn handle_receipt(&mut self, from: DeviceId, receipt: &Signed<TransferReceipt>) {
         let Ok(receipt) = verify(receipt) else { return };
-        let Some(going) = self.going.get(&receipt.transfer) else { return };
+        let Some(going) = self.going.get(&receipt.transfer) else { return self.came_all_the_same(from, &receipt) };
         let ours = (receipt.source, receipt.destination) == (going.offer.source, going.offer.destination);
         if receipt.destination == from && ours && receipt.root == going.offer.root {
             let place = super::short(&receipt.place);
-            self.become_ended(receipt.transfer, from, true, TransferEnd::Received(place));
+            self.become_ended(receipt.transfer, (from, true), TransferEnd::Received(place), false);
+        }
+    }
+
+    /// It was withdrawn here while the receipt was under way: what is so is told.
+    fn came_all_the_same(&mut self, from: DeviceId, receipt: &TransferReceipt) {
+        let withdrawn = self.ended.get(&receipt.transfer).is_some_and(|ended| {
+            ended.peer == from && ended.going && matches!(ended.end, TransferEnd::Not(Refusal::Cancelled, _))
+        });
+        if withdrawn && (receipt.source, receipt.destination) == (self.local.device(), from) {
+            let place = super::short(&receipt.place);
+            self.become_ended(receipt.transfer, (from, true), TransferEnd::Received(place), false);
         }
     }
 }

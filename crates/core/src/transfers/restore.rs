@@ -80,10 +80,10 @@ impl Transfers {
                 self.coming.insert(transfer, Coming { offer, hash: *hash, phase: ComingPhase::Approved, until });
             }
             (TransferRecord::Queued { to, .. }, _) => {
-                self.become_ended(transfer, *to, true, lost());
+                self.become_ended(transfer, (*to, true), lost(), true);
             }
             (TransferRecord::Approved { from, .. }, _) => {
-                self.become_ended(transfer, *from, false, lost());
+                self.become_ended(transfer, (*from, false), lost(), true);
             }
             (TransferRecord::Received { .. } | TransferRecord::Ended { .. }, _) => {}
         }

@@ -181,6 +181,25 @@ fn no_is_a_no_also_when_it_is_asked_again() {
     assert_eq!(Pair::ended(&pair.sender), TransferEnd::Not(Refusal::Declined, "no".into()));
 }
 
+/// Shows: F-10
+#[test]
+fn offers_that_no_person_decided_about_leave_no_record() {
+    for refusal in [Refusal::TooLarge, Refusal::Busy, Refusal::Expired] {
+        let (mut pair, _) = asked();
+        pair.receiver.stop(ID, refusal, "").unwrap();
+        pair.settle(at(2));
+        assert_eq!((pair.came.len(), pair.sent.len()), (0, 2), "{refusal}");
+    }
+    let (mut pair, _) = asked();
+    pair.sender.stop(ID, Refusal::Cancelled, &"x".repeat(5_000)).unwrap();
+    pair.settle(at(2));
+    assert_eq!(pair.came, [], "the sender's own end neither");
+    let (mut pair, _) = asked();
+    pair.receiver.stop(ID, Refusal::Declined, "no").unwrap();
+    pair.settle(at(2));
+    assert_eq!(pair.came.len(), 1, "a person's no is kept");
+}
+
 /// Shows: F-9
 #[test]
 fn both_sides_go_on_after_a_restart() {
@@ -342,6 +361,16 @@ fn either_side_withdraws_and_the_other_hears_of_it() {
     pair.settle(at(3));
     assert_eq!(Pair::ended(&pair.sender), TransferEnd::Not(Refusal::Cancelled, "withdrawn".into()));
     assert_eq!(pair.sender.stop(ID, Refusal::Cancelled, ""), Err(TransferError::Unknown));
+    let (mut pair, _) = approved();
+    pair.receiver.received(ID, "Downloads/f").unwrap();
+    pair.sender.stop(ID, Refusal::Cancelled, "withdrawn").unwrap();
+    pair.settle(at(3));
+    let came = TransferEnd::Received("Downloads/f".into());
+    assert_eq!(
+        (Pair::ended(&pair.sender), Pair::ended(&pair.receiver)),
+        (came.clone(), came),
+        "the receipt was on its way"
+    );
     let (mut pair, _) = approved();
     pair.receiver.forget_peer(device(1).device());
     assert!(matches!(Pair::ended(&pair.receiver), TransferEnd::Not(Refusal::NotGranted, _)));

@@ -1,6 +1,5 @@
 //! What was approved is fetched, compared with what was shown, written beside its place and put there.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +53,7 @@ impl Actor {
             view.plan = plan;
         }
         if let Err(error) = self.transfers.received(transfer, place) {
-            tracing::warn!(transfer = %transfer.short(), %error, "files stand in their place and were withdrawn");
+            tracing::info!(transfer = %transfer.short(), %error, "files were withdrawn as they took their place");
         }
     }
 }
@@ -263,8 +262,7 @@ fn place(context: &Context, transfer: TransferId, catalog: &FileCatalog, chunks:
         if over.load(Ordering::SeqCst) {
             return Err(std::io::ErrorKind::Interrupted.into());
         }
-        plan.place = Some(place.as_os_str().as_bytes().to_vec());
-        plan.save(context)
+        plan.choose(context, place)
     })?;
     Ok((plan, place))
 }

@@ -82,6 +82,11 @@ fn prepare(context: &Context, mesh: MeshId, to: DeviceId, request: &SendRequest)
         let why = format!("one command sends between one and {TRANSFER_ROOTS} files and folders");
         return Err(failure(exit::USAGE, "nothing was sent", &why, "cede send <device> <file>…"));
     }
+    let note = request.note.chars().count();
+    if note > DETAIL_CHARS {
+        let why = format!("the note has {note} characters, and {DETAIL_CHARS} travel with files");
+        return Err(failure(exit::USAGE, "nothing was sent", &why, "say the rest by itself: cede tell <device> \"…\""));
+    }
     let roots: Vec<PathBuf> = request.paths.iter().map(PathBuf::from).collect();
     for root in &roots {
         crate::payload::apart(context, root).map_err(|error| not_sent(&error.to_string(), "name other files"))?;
@@ -151,7 +156,7 @@ fn terms(
         return Err(not_sent("its table of contents is too long", "send an archive of it"));
     }
     let names: Vec<String> = roots.iter().map(|root| name_of(root)).collect();
-    let note: String = request.note.chars().take(DETAIL_CHARS).collect();
+    let note = request.note.clone();
     let offer = TransferOffer {
         mesh,
         transfer,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cede_seal::verify::{Verified, verify};
@@ -34,6 +35,9 @@ pub(crate) struct TransferPlan {
     pub(crate) together: String,
     /// Receiver: the place that was chosen, as bytes. It is taken with the next step.
     pub(crate) place: Option<Vec<u8>>,
+    /// Receiver: the numbers by which the file system knows what takes that place.
+    #[serde(default)]
+    pub(crate) inodes: Vec<u64>,
 }
 
 impl TransferPlan {
@@ -86,6 +90,26 @@ impl TransferPlan {
         }
     }
 
+    /// Takes what was put in its place out of it: it was withdrawn at that moment. Something else that stands there stays.
+    pub(crate) fn take_back(&self) -> io::Result<()> {
+        let Some(place) = self.chosen() else { return Ok(()) };
+        let Ok(there) = place.symlink_metadata() else { return Ok(()) };
+        match self.inodes.contains(&there.ino()) {
+            true if there.is_dir() => std::fs::remove_dir_all(place),
+            true => std::fs::remove_file(place),
+            false => Ok(()),
+        }
+    }
+
+    /// Chooses the place. Durable when this returns; what is staged takes it with the next step.
+    pub(crate) fn choose(&mut self, context: &Context, place: &Path) -> io::Result<()> {
+        self.place = Some(place.as_os_str().as_bytes().to_vec());
+        let staging = self.staging.as_deref().map(std::fs::read_dir).transpose()?;
+        let staged = staging.into_iter().flatten().flatten().map(|entry| entry.path()).chain(self.staging.clone());
+        self.inodes = staged.take(2).map(|path| Ok(path.symlink_metadata()?.ino())).collect::<io::Result<_>>()?;
+        self.save(context)
+    }
+
     /// Forgets it.
     pub(crate) fn remove(context: &Context, transfer: TransferId) {
         let _ = std::fs::remove_dir_all(Self::directory(context, transfer));
@@ -105,4 +129,33 @@ fn put(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&temporary, &file)?;
     File::open(directory)?.sync_all()?;
     directory.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::unknown;
+    use super::*;
+
+    /// Shows: F-12
+    #[test]
+    fn what_was_put_in_its_place_is_taken_back_and_what_stands_there_by_then_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let (staging, place) = (root.path().join("staging"), root.path().join("f"));
+        let inode = |path: &Path| path.symlink_metadata().unwrap().ino();
+        std::fs::create_dir(&staging).unwrap();
+        std::fs::write(staging.join("f"), "theirs").unwrap();
+        let inodes = vec![inode(&staging.join("f"))];
+        let chosen = Some(place.as_os_str().as_bytes().to_vec());
+        let plan = TransferPlan { place: chosen, inodes, ..unknown(TransferId::new([7; 16])) };
+        std::fs::rename(staging.join("f"), &place).unwrap();
+        plan.take_back().unwrap();
+        assert!(!place.exists());
+        plan.take_back().unwrap();
+        std::fs::write(root.path().join("mine"), "mine").unwrap();
+        std::fs::write(root.path().join("other"), "other").unwrap();
+        std::fs::rename(root.path().join("mine"), &place).unwrap();
+        let other = TransferPlan { inodes: vec![inode(&root.path().join("other"))], ..plan };
+        other.take_back().unwrap();
+        assert_eq!(std::fs::read(&place).unwrap(), b"mine");
+    }
 }

@@ -228,5 +228,6 @@ pub(super) fn unknown(transfer: TransferId) -> TransferPlan {
         staging: None,
         together: String::new(),
         place: None,
+        inodes: Vec::new(),
     }
 }
