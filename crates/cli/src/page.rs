@@ -233,6 +233,22 @@ pub(crate) fn safe(text: &str) -> String {
     pieces.join("\\")
 }
 
+/// The same JSON, with everything escaped in its texts that could repaint a screen.
+pub(crate) fn safe_json(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        let mut bytes = [0; 4];
+        if c.is_ascii() && c != '\u{7f}' || escape(c.encode_utf8(&mut bytes).as_bytes()) == *c.encode_utf8(&mut [0; 4])
+        {
+            shown.push(c);
+            continue;
+        }
+        let mut units = [0; 2];
+        c.encode_utf16(&mut units).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+    }
+    shown
+}
+
 /// Cuts to `width` columns, with `…` where something is missing.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -300,6 +316,16 @@ mod tests {
     fn span_never_holds_what_moves_the_cursor_or_turns_the_text() {
         let page = Page::of("a\u{1b}[2Jb\u{202e}c\nd\r\u{7}");
         assert_eq!(page.render(true), "a\\u{1b}[2Jb\\u{202e}c\\nd\\r\\u{7}\n");
+    }
+
+    /// Shows: L-6
+    #[test]
+    fn json_says_the_same_and_repaints_nothing() {
+        let text = "a\u{1b}[2J\u{9b}2J\u{7f}\u{202e}\u{200b}größe 日本 🎉\"\\";
+        let shown = safe_json(&serde_json::to_string(text).unwrap());
+        assert_eq!(safe(&shown), shown);
+        assert!(shown.contains("größe 日本 🎉"), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
     }
 
     #[test]

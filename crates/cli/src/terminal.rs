@@ -80,7 +80,7 @@ impl Terminal {
         if self.json
             && let Ok(line) = serde_json::to_string(&Reply::new(body.clone()))
         {
-            print(&mut std::io::stdout().lock(), &format!("{line}\n"));
+            print(&mut std::io::stdout().lock(), &format!("{}\n", crate::page::safe_json(&line)));
         }
     }
 

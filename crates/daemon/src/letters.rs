@@ -119,7 +119,10 @@ impl Actor {
     pub(crate) fn forget_letters_of_strangers(&mut self) {
         let strangers: Vec<DeviceId> =
             self.ledger.peers().into_iter().filter(|one| !self.peers.is_member(*one)).collect();
-        strangers.into_iter().for_each(|stranger| self.ledger.forget(stranger));
+        for stranger in strangers {
+            self.ledger.forget(stranger);
+            self.end_watches_of(stranger);
+        }
     }
 
     /// A letter that was told a short time ago is worth looking for the peer often.

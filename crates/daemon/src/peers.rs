@@ -494,6 +494,7 @@ impl Actor {
         const REMOVED: &str = "the other device was removed";
         self.forget_questions_of_strangers();
         self.forget_transfers_of_strangers();
+        self.end_looks_of_strangers();
         let peers = &self.peers;
         self.takes.give_up(|device| peers.is_member(device));
         self.end_refused_takes();

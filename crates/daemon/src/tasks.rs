@@ -20,6 +20,7 @@ use cede_core::ledger::Standing;
 use cede_core::tasks::TaskBook;
 use cede_wire::audit::{AuditOf, AuditOutcome};
 use cede_wire::canonical::encode;
+use cede_wire::control::exit;
 use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::letter::{Letter, LetterId, LetterState};
 use cede_wire::member::Capability;
@@ -33,6 +34,7 @@ use crate::authorities::Asker;
 use crate::control::Replies;
 use crate::letters::words_of;
 use crate::limits;
+use crate::offering::failure;
 
 mod answering;
 mod asking;
@@ -225,6 +227,10 @@ impl Actor {
         let asked = self.tasks.book.asked().map(|(id, _)| id.stream);
         let here = self.tasks.waiting.keys().chain(self.tasks.running.keys()).map(|id| id.origin);
         let gone: BTreeSet<DeviceId> = ran.chain(asked).chain(here).filter(|device| stranger(*device)).collect();
+        for (_, replies) in self.tasks.watches.extract_if(.., |(id, _)| stranger(id.stream)) {
+            let why = "the device was removed, and what it does is its own";
+            replies.failed(failure(exit::FAILED, "nothing more is heard of the task", why, "cede devices"));
+        }
         for device in gone {
             self.tasks.waiting.retain(|id, _| id.origin != device);
             for (_, running) in self.tasks.running.iter().filter(|(id, _)| id.origin == device) {

@@ -1,4 +1,4 @@
-//! Letters: what people and agents of one device tell another, and what becomes of it. Source: SPEC section 10.
+//! Letters: what people and agents of one device tell another, and what becomes of it. Source: SPEC section 11.
 
 use serde::{Deserialize, Serialize};
 

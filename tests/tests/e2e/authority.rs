@@ -137,15 +137,13 @@ fn what_was_decided_is_in_the_record_and_a_cut_or_change_of_it_shows() {
 
 /// Shows: U-5, C-8
 #[test]
-fn removed_device_is_asked_about_and_served_no_more_within_a_second() {
+fn removed_device_is_asked_about_and_served_no_more() {
     let devices = Devices::paired(CEDE);
     let (_, id) = adopted(&devices.b);
     let asked = devices.b.open(Command::To(request("laptop", id))).unwrap();
     question(&devices.a);
-    let begun = Instant::now();
     devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     assert_eq!(devices.a.status().approvals.len(), 0, "its question is gone with the answer to the command");
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     refused(asked.end(&mut |_| {}).unwrap());
     let acted = log(&devices.a).0.into_iter().find(|line| line.text.contains("removed"));
     assert!(acted.is_some_and(|line| line.kind == "acted"));

@@ -1,8 +1,10 @@
 //! What people tell each other, between two real daemons.
 
 use cede_tests::devices::{Device, Devices, wait_until};
+use cede_wire::control::tasks::AskRequest;
 use cede_wire::control::{Answer, Command, Failure, LetterSummary, TellRequest, TellUntil, exit};
 use cede_wire::id::SessionId;
+use cede_wire::task::TaskScope;
 
 use super::{CEDE, adopted, refused};
 
@@ -175,7 +177,28 @@ fn what_cannot_be_told_is_said_with_its_reason() {
         TellRequest { device: "server".into(), session: Some("nothing".into()), text: "x".into(), ..waiting() };
     assert!(ask(request).why.contains("no session called nothing"));
     assert_eq!(ask(TellRequest { device: "nobody".into(), text: "x".into(), ..waiting() }).exit, exit::USAGE);
+    for seconds in [0, 7 * 86_400 + 1] {
+        let late = TellRequest { device: "server".into(), text: "x".into(), expires_in_s: Some(seconds), ..waiting() };
+        assert_eq!(ask(late).exit, exit::USAGE);
+    }
     assert!(letters(a, true, true).is_empty());
+}
+
+/// Shows: M-15, E-9
+#[test]
+fn who_waits_for_a_device_that_is_removed_hears_it() {
+    let mut devices = Devices::paired(CEDE);
+    devices.b.stop();
+    let tell = TellRequest { device: "server".into(), text: "x".into(), until: TellUntil::Ended, ..waiting() };
+    let told = devices.a.open(Command::Tell(TellRequest { wait_ms: None, ..tell })).unwrap();
+    let scope = TaskScope { minutes: 1, ..TaskScope::default() };
+    let task = AskRequest { device: "server".into(), task: "x".into(), scope, wait: true, ..AskRequest::default() };
+    let asked = devices.a.open(Command::Ask(task)).unwrap();
+    wait_until("both are queued", || letters(&devices.a, true, true).len() == 2);
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
+    for waits in [told, asked] {
+        assert!(refused(waits.end(&mut |_| {}).unwrap()).why.contains("was removed"));
+    }
 }
 
 /// Shows: M-1, M-14

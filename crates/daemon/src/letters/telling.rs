@@ -86,6 +86,11 @@ impl Actor {
             let cure = "cede tell <device> \"the words\", or - to read them from the standard input";
             return Err(failure(exit::USAGE, NOT_TOLD, "there are no words", cure));
         }
+        let longest = cede_core::limits::LETTER_TTL.as_secs();
+        if let Some(seconds) = request.expires_in_s.filter(|seconds| !(1..=longest).contains(seconds)) {
+            let why = format!("{seconds} s is no time that it may wait: 1 s to {longest} s");
+            return Err(failure(exit::USAGE, NOT_TOLD, &why, "--expires 2h"));
+        }
         let heading = match &request.reply {
             Some(reply) => {
                 let parent = self.find_received(reply)?;
@@ -185,6 +190,14 @@ impl Actor {
             all.into_iter().partition(|watch| watch.id == id && reached(watch.until, state));
         self.watches.0 = rest;
         there.iter().for_each(|watch| self.answer_watch(watch));
+    }
+
+    /// Of what was told to a device that was removed nothing is heard any more.
+    pub(super) fn end_watches_of(&mut self, device: DeviceId) {
+        for watch in self.watches.0.extract_if(.., |watch| watch.id.stream == device) {
+            let why = "the device was removed, and what waited for it is gone";
+            watch.replies.failed(failure(exit::FAILED, "nothing more is heard of the message", why, "cede devices"));
+        }
     }
 
     fn give_up_watch(&mut self, number: u64) {

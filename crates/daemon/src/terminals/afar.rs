@@ -4,6 +4,8 @@
 //! one breaks, it is asked for again on the next one, from the offset that was seen.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cede_agent::terminal::filter::Filter;
 use cede_wire::control::terminal::{
@@ -38,6 +40,8 @@ struct Look {
     /// The link on which it was asked for.
     link: Option<u64>,
     news: mpsc::Sender<News>,
+    /// Bytes of what the host said that wait to be taken.
+    waiting: Arc<AtomicU64>,
 }
 
 enum News {
@@ -46,6 +50,8 @@ enum News {
     Away,
     /// There is a link again.
     Reachable,
+    /// The device is no member any more.
+    Removed,
 }
 
 impl Afar {
@@ -62,8 +68,11 @@ impl Actor {
         if look.device != asker.device || look.link != Some(asker.link) {
             return;
         }
-        if !body.fits() || look.news.try_send(News::Said(body)).is_err() {
-            // More than a window: it does not keep to what was agreed, or the viewer is gone.
+        let (weight, fits) = (weight(&body), body.fits());
+        let waits = look.waiting.fetch_add(weight, Ordering::SeqCst);
+        // The host stops where it is a window ahead, with a last piece over it.
+        if !fits || waits >= TERMINAL_WINDOW_BYTES && weight > 0 || look.news.try_send(News::Said(body)).is_err() {
+            self.afar_say(viewing, TerminalBody::Leave);
             self.afar.0.remove(&viewing);
         }
     }
@@ -88,6 +97,15 @@ impl Actor {
         }
     }
 
+    /// There is nothing to look on at any more where the device was removed.
+    pub(crate) fn end_looks_of_strangers(&mut self) {
+        let peers = &self.peers;
+        for (_, look) in self.afar.0.extract_if(.., |_, look| !peers.is_member(look.device)) {
+            // A viewer that is so far behind finds its channel closed.
+            let _ = look.news.try_send(News::Removed);
+        }
+    }
+
     /// Asks on the newest link. False: there is none.
     fn afar_open(&mut self, viewing: u64, body: TerminalBody) -> bool {
         let Some(look) = self.afar.0.get_mut(&viewing) else { return false };
@@ -105,6 +123,15 @@ impl Actor {
             return false;
         };
         self.send_on(Asker { device, link }, PeerMessage::Terminal(TerminalMessage { viewing, body }))
+    }
+}
+
+/// What counts towards the window.
+fn weight(body: &TerminalBody) -> u64 {
+    match body {
+        TerminalBody::Output { bytes, .. } => bytes.len() as u64,
+        TerminalBody::Piece(piece) => piece.weight(),
+        _ => 0,
     }
 }
 
@@ -163,6 +190,7 @@ struct Sight {
     filter: Filter,
     taken: u64,
     acknowledged: u64,
+    waiting: Arc<AtomicU64>,
     opened: bool,
 }
 
@@ -209,8 +237,8 @@ async fn begin(context: &Context, request: ViewRequest) -> Result<(Sight, mpsc::
     let viewing = random().map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
     let viewing = u64::from_le_bytes(viewing);
     let (told, news) = mpsc::channel(limits::FRAMES_FROM_AFAR);
-    let device = there.device;
-    let look = Look { device, link: None, news: told };
+    let (device, waiting) = (there.device, Arc::<AtomicU64>::default());
+    let look = Look { device, link: None, news: told, waiting: waiting.clone() };
     context.ask(move |actor| drop(actor.afar.0.insert(viewing, look))).await.map_err(stopping)?;
     let (context, filter) = (context.clone(), Filter::default());
     let sight = Sight {
@@ -224,6 +252,7 @@ async fn begin(context: &Context, request: ViewRequest) -> Result<(Sight, mpsc::
         filter,
         taken: 0,
         acknowledged: 0,
+        waiting,
         opened: false,
     };
     Ok((sight, news))
@@ -244,11 +273,13 @@ impl Sight {
                 said = news.recv() => match said {
                     Some(News::Said(body)) => {
                         reached = true;
+                        self.waiting.fetch_sub(weight(&body), Ordering::SeqCst);
                         if let Some(last) = self.said(body, out).await? {
                             return Some(last);
                         }
                     }
                     Some(News::Away) => out.send(self.away()).await.ok()?,
+                    Some(News::Removed) => return Some(ReplyBody::Failed(self.removed())),
                     Some(News::Reachable) => reached |= self.open().await,
                     None => return Some(ReplyBody::Failed(self.cut_off())),
                 },
@@ -411,6 +442,11 @@ impl Sight {
     fn unreached(&self) -> Failure {
         let why = format!("{} is not reached", self.there.name);
         failure(exit::TIMEOUT, "you do not look on", &why, "cede devices")
+    }
+
+    fn removed(&self) -> Failure {
+        let why = format!("{} was removed", self.there.name);
+        failure(exit::FAILED, "you look on no more", &why, "cede devices")
     }
 
     fn cut_off(&self) -> Failure {
