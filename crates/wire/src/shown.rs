@@ -87,7 +87,7 @@ mod tests {
     fn four_hundred_spoofs_are_visible_and_whole() {
         let spoofs = spoofs();
         assert!(spoofs.len() >= 400, "{}", spoofs.len());
-        for (trick, spoof) in spoofs {
+        for (trick, spoof) in spoofs.into_iter().step_by(if cfg!(miri) { 19 } else { 1 }) {
             let shown = plain(&spoof);
             assert!(!shown.contains(trick) && !shown.chars().any(|c| c.is_control() || is_invisible(c)), "{spoof:?}");
             let escaped: String = trick.escape_default().collect();
