@@ -28,17 +28,19 @@ pub(crate) fn coverage(repository: &Repository, arguments: &[String]) -> Result<
 }
 
 /// Every change to the pure crates that cargo-mutants can think of, in a copy of the checkout: which of them the own
-/// tests of the crate notice. Hours for all; `core 3/40` is the third of forty shares of one crate.
+/// tests of the crate notice. Hours for all; `core 3/40` is the third of forty shares of one crate, `core chain.rs` one file.
 pub(crate) fn sweep(repository: &Repository, arguments: &[String]) -> Result<(), Failure> {
     if !shell::installed(repository, "cargo", &["mutants", "--version"]) {
         return shell::missing("sweep", "cargo install --locked cargo-mutants");
     }
-    let (share, names): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|word| word.contains('/'));
+    let (share, words): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|word| word.contains('/'));
+    let (files, names): (Vec<&String>, Vec<&String>) = words.into_iter().partition(|word| word.ends_with(".rs"));
     let names: Vec<String> = names.into_iter().cloned().collect();
     let mut missed = Vec::new();
     for name in wanted(&names)? {
         let mut words = vec!["mutants", "--package", name, "--jobs", "1", "--output", "target/sweep"];
         words.extend(share.iter().flat_map(|share| ["--shard", share.as_str()]));
+        words.extend(files.iter().flat_map(|file| ["--file", file.as_str()]));
         words.extend(["--", "--lib"]);
         if shell::step(&format!("sweep of {name}"), &mut repository.cargo(&words)).is_err() {
             missed.push(name);

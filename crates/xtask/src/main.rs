@@ -33,7 +33,7 @@ use std::process::ExitCode;
 
 use crate::shell::{Failure, Repository};
 
-const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | coverage [crate …] | sweep [crate …] [share] | miri [crate …] | fuzz [reader] | night | bench [arguments]>";
+const USAGE: &str = "usage: cargo xtask <look | walls | spec | tidy | prove [-p <package>] | shake [--seed <n>] | mutants [name …] | coverage [crate …] | sweep [crate …] [file] [share] | miri [crate …] | fuzz [reader] | night | bench [arguments]>";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
