@@ -61,6 +61,8 @@ pub struct Ledger {
     words: BTreeMap<Hash, u32>,
     /// The last frame of each stream that was answered on the links that stand.
     heard: BTreeMap<StreamKey, u64>,
+    /// Letters of tasks that are not over: they stay, however many ended since.
+    tasks: BTreeSet<LetterId>,
     /// Letters of the outbox that are letters of the inbox, passed on.
     passed: BTreeMap<LetterId, LetterId>,
     due: BTreeSet<(Duration, Due)>,
@@ -292,6 +294,11 @@ impl Ledger {
         Ok(Heading { to: first.origin, in_reply_to: Some(first), conversation: Some(conversation), hops })
     }
 
+    /// The letters of tasks that are not over: they stay among those that ended, until this is said without them.
+    pub fn keep(&mut self, tasks: BTreeSet<LetterId>) {
+        self.tasks = tasks;
+    }
+
     /// Everything about a peer that is no member any more goes.
     pub fn forget(&mut self, device: DeviceId) {
         let outs: Vec<StreamKey> = keys(&self.outs, device);
@@ -401,6 +408,11 @@ pub struct Told {
 
 fn keys<T>(streams: &BTreeMap<StreamKey, T>, device: DeviceId) -> Vec<StreamKey> {
     streams.range((device, LOWEST)..=(device, HIGHEST)).map(|(key, _)| *key).collect()
+}
+
+/// The oldest letter of a history that is too long, but for those that stay.
+fn oldest(settled: &BTreeSet<u64>, stays: impl Fn(u64) -> bool) -> Option<u64> {
+    settled.iter().copied().find(|seq| !stays(*seq)).filter(|_| settled.len() > limits::LETTER_HISTORY)
 }
 
 const LOWEST: Incarnation = Incarnation::new([0; 16]);

@@ -4,7 +4,7 @@
 //! starts only after [`TaskBook::begin`] is in the journal, and what began and did not end before a restart is
 //! [`TaskBook::cut_off`], for good. Rules: `SPEC.md`, section E.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cede_wire::audit::AuditOf;
 use cede_wire::id::DeviceId;
@@ -46,7 +46,7 @@ impl TaskBook {
         book
     }
 
-    fn take(&mut self, record: TaskRecord) {
+    pub(crate) fn take(&mut self, record: TaskRecord) {
         match record {
             TaskRecord::Asked { id } => {
                 self.asked.entry(id).or_default();
@@ -119,6 +119,13 @@ impl TaskBook {
     /// What began and did not end: right after a restart, what the end of this device cut off.
     pub fn cut_off(&self) -> Vec<LetterId> {
         self.ran.iter().filter(|(_, ran)| ran.outcome.is_none()).map(|(id, _)| *id).collect()
+    }
+
+    /// The tasks that are not over: of those that were asked for here the ones without an answer, of those that ran here
+    /// the ones without an end.
+    pub fn open(&self) -> BTreeSet<LetterId> {
+        let asked = self.asked.iter().filter(|(_, answer)| answer.is_none()).map(|(id, _)| *id);
+        asked.chain(self.cut_off()).collect()
     }
 
     /// What became of a task that ran here; none: no program was started for it.

@@ -13,7 +13,7 @@ use cede_wire::refusal::Refusal;
 use super::output::{Gap, LedgerEvent, Output};
 use super::streams::{Got, StreamKey};
 use super::timers::Due;
-use super::{Ledger, MarkError, keys};
+use super::{Ledger, MarkError, keys, oldest};
 use crate::limits;
 use crate::now::Now;
 
@@ -201,7 +201,7 @@ impl Ledger {
             taken.news.push(LedgerEvent::Arrived(id));
         }
         let deadline = now.after(Duration::from_millis(kept.expires_in_ms));
-        self.keep_got(key, Got { kept, deadline, attempts: 0, held: false, passed_on: None });
+        self.keep_got(key, Got { kept, deadline, attempts: 0, reading: 0, held: false, passed_on: None });
     }
 
     pub(super) fn keep_got(&mut self, key: StreamKey, entry: Got) {
@@ -398,6 +398,8 @@ impl Ledger {
             return None;
         }
         entry.kept.state = Some(state);
+        // Its words were read.
+        (entry.attempts, entry.reading) = (0, 0);
         stream.unsaid.insert(id.seq);
         if state.is_final() {
             stream.unheld.insert(id.seq);
@@ -406,18 +408,18 @@ impl Ledger {
         Some(LetterRecord::Moved { id, state })
     }
 
-    /// A letter is about to be read for the first or another time. Once that is durable it may be. False: it failed as
-    /// often as it may, or there is none.
+    /// A letter is about to be read. Once that is durable it may be; what was read once needs no more of that. False: it
+    /// failed as often as it may, or there is none.
     pub fn attempt(&mut self, id: LetterId, now: Now) -> bool {
         let Some(entry) = self.in_entry(id) else { return false };
-        if entry.ended() {
+        if entry.state() != LetterState::Received {
             return entry.state() != LetterState::Quarantined;
         }
-        if entry.attempts >= limits::LETTER_ATTEMPTS {
+        if entry.failures() >= limits::LETTER_ATTEMPTS {
             self.end_got(vec![(id, LetterState::Quarantined)], now);
             return false;
         }
-        entry.attempts += 1;
+        (entry.attempts, entry.reading) = (entry.attempts + 1, entry.reading + 1);
         let attempts = entry.attempts;
         self.persist(vec![LetterRecord::Attempted { id, attempts }]);
         true
@@ -425,14 +427,20 @@ impl Ledger {
 
     /// The reading failed.
     pub fn failed(&mut self, id: LetterId, now: Now) {
-        if self.in_entry(id).is_some_and(|entry| entry.attempts >= limits::LETTER_ATTEMPTS) {
+        let Some(entry) = self.in_entry(id) else { return };
+        entry.reading = entry.reading.saturating_sub(1);
+        if entry.state() == LetterState::Received && entry.failures() >= limits::LETTER_ATTEMPTS {
             self.end_got(vec![(id, LetterState::Quarantined)], now);
         }
     }
 
     pub(super) fn trim_in(&mut self, key: StreamKey) {
-        while let Some(stream) = self.ins.get_mut(&key).filter(|s| s.settled.len() > limits::LETTER_HISTORY) {
-            let Some(seq) = stream.settled.pop_first() else { return };
+        let (origin, incarnation, stream) = (key.0, key.1, self.me);
+        let letter = |seq| LetterId { origin, incarnation, stream, seq };
+        while let Some(stream) = self.ins.get_mut(&key)
+            && let Some(seq) = oldest(&stream.settled, |seq| self.tasks.contains(&letter(seq)))
+        {
+            stream.settled.remove(&seq);
             let Some(entry) = stream.entries.remove(&seq) else { continue };
             if let Some(next) = entry.passed_on {
                 self.passed.remove(&next);

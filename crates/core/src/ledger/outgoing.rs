@@ -10,7 +10,7 @@ use cede_wire::refusal::Refusal;
 use super::output::{Gap, LedgerEvent, Output, Post, PostItem};
 use super::streams::{Exchange, Outgoing, Sent, StreamKey};
 use super::timers::Due;
-use super::{Ledger, TellError, Told, keys};
+use super::{Ledger, TellError, Told, keys, oldest};
 use crate::limits;
 use crate::now::Now;
 
@@ -372,8 +372,12 @@ impl Ledger {
     }
 
     pub(super) fn trim_out(&mut self, key: StreamKey) {
-        while let Some(stream) = self.outs.get_mut(&key).filter(|s| s.settled.len() > limits::LETTER_HISTORY) {
-            let Some(seq) = stream.settled.pop_first() else { return };
+        let (origin, incarnation, stream) = (self.me, key.1, key.0);
+        let letter = |seq| LetterId { origin, incarnation, stream, seq };
+        while let Some(stream) = self.outs.get_mut(&key)
+            && let Some(seq) = oldest(&stream.settled, |seq| self.tasks.contains(&letter(seq)))
+        {
+            stream.settled.remove(&seq);
             let Some(entry) = stream.entries.remove(&seq) else { continue };
             self.passed.remove(&entry.kept.id);
             self.unneed(entry.kept.facts.digest);

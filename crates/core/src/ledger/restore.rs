@@ -12,6 +12,7 @@ use super::output::Gap;
 use super::streams::{Got, Sent};
 use crate::limits;
 use crate::now::Now;
+use crate::tasks::TaskBook;
 
 impl Ledger {
     /// Rebuilds the letters of this device from its journal, in the order of the records. What belongs to an earlier key
@@ -29,15 +30,18 @@ impl Ledger {
             gaps: VecDeque::new(),
             words: BTreeMap::new(),
             heard: BTreeMap::new(),
+            tasks: BTreeSet::new(),
             passed: BTreeMap::new(),
             due: BTreeSet::new(),
             outputs: VecDeque::new(),
             // Answers to frames of an earlier run are not taken for answers to those of this one.
             frames: now.unix_ms << 16,
         };
+        let mut book = TaskBook::default();
         for record in records {
             match record {
                 Record::Letter(record) => ledger.replay(record, now),
+                Record::Task(record) => book.take(*record),
                 // Records that may not be the newest know less than peers do: what was told since must not be told otherwise.
                 Record::Doubted { .. } => {
                     ledger.incarnation = None;
@@ -64,10 +68,10 @@ impl Ledger {
                 | Record::Confirmed { .. }
                 | Record::SeizedSeen { .. }
                 | Record::Marked { .. }
-                | Record::Transfer(_)
-                | Record::Task(_) => {}
+                | Record::Transfer(_) => {}
             }
         }
+        ledger.tasks = book.open();
         ledger.drop_old();
         ledger.outputs.clear();
         for stream in ledger.ins.values_mut() {
@@ -123,7 +127,7 @@ impl Ledger {
         if id.origin == self.me {
             self.keep_sent((id.stream, id.incarnation), Sent { kept, deadline, left: true, overdue: false });
         } else if id.stream == self.me {
-            let entry = Got { kept, deadline, attempts: 0, held: false, passed_on: None };
+            let entry = Got { kept, deadline, attempts: 0, reading: 0, held: false, passed_on: None };
             self.keep_got((id.origin, id.incarnation), entry);
         }
     }

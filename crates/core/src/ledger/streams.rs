@@ -142,6 +142,8 @@ pub(super) struct Got {
     pub(super) kept: KeptLetter,
     pub(super) deadline: Duration,
     pub(super) attempts: u32,
+    /// Those of this run that neither failed nor succeeded yet.
+    pub(super) reading: u32,
     pub(super) held: bool,
     pub(super) passed_on: Option<LetterId>,
 }
@@ -153,6 +155,11 @@ impl Got {
 
     pub(super) fn ended(&self) -> bool {
         self.state().is_final()
+    }
+
+    /// Attempts that failed. Of an earlier run each did that did not succeed.
+    pub(super) fn failures(&self) -> u32 {
+        self.attempts.saturating_sub(self.reading)
     }
 
     /// Whether somebody here may still deal with it.

@@ -14,6 +14,7 @@ use crate::now::Now;
 
 mod edges;
 mod mesh;
+mod staying;
 
 use mesh::{Mesh, Said, frame};
 

@@ -22,7 +22,7 @@ pub(super) struct Mesh {
     /// Who may send to whom; nobody is kept from it who is not named.
     pub(super) unwanted: BTreeSet<DeviceId>,
     pub(super) space: bool,
-    pub(super) nonces: u8,
+    pub(super) nonces: u64,
     /// Frames that were handed over: each has a higher number.
     pub(super) frames: u64,
 }
@@ -135,7 +135,7 @@ impl Mesh {
     pub(super) fn facts(&mut self, text: &str) -> LetterFacts {
         self.nonces += 1;
         let letter = Letter {
-            nonce: [self.nonces; 16],
+            nonce: u128::from(self.nonces).to_be_bytes(),
             session: None,
             in_reply_to: None,
             conversation: None,
