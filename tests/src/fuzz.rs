@@ -11,10 +11,13 @@ use std::path::PathBuf;
 use crate::devices::trees::Numbers;
 
 mod agents;
+mod conversations;
 mod journal;
+mod kept;
 mod local;
 mod mutate;
 mod peers;
+mod people;
 mod repositories;
 mod sealed;
 pub mod seeds;
@@ -34,6 +37,29 @@ pub struct Target {
 
 const JSON: &[&str] =
     &["{", "}", "[", "]", ":", ",", "\"", "null", "true", "1e999", "\\u0000", "\\ud800", "\n", "[[[[[[[["];
+/// JSON whose texts would act on a terminal.
+const SHOWN: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "null",
+    "\\u0000",
+    "\\u001b[2J",
+    "\\u202e",
+    "\\n",
+    "\\r",
+    "\u{9b}",
+    "\u{200b}",
+    "\n",
+    "\0",
+    "\t",
+    "y",
+    "\x1b[B",
+];
 const PATHS: &[&str] = &["/", "..", ".", ".git", "\0", "git~1", "\u{200c}", "\\", ":", " ", "\u{202e}", "a/"];
 const SEQUENCES: &[&str] = &[
     "\x1b[",
@@ -61,7 +87,7 @@ const SEQUENCES: &[&str] = &[
 const NONE: &[&str] = &[];
 
 /// Every reader of the product.
-pub const TARGETS: [Target; 30] = [
+pub const TARGETS: [Target; 43] = [
     Target { name: "frame", run: peers::frame, tokens: NONE },
     Target { name: "peer-message", run: peers::peer_message, tokens: PATHS },
     Target { name: "posed-question", run: peers::posed, tokens: PATHS },
@@ -72,6 +98,10 @@ pub const TARGETS: [Target; 30] = [
     Target { name: "member-entry", run: peers::member_entry, tokens: NONE },
     Target { name: "membership-log", run: peers::membership_log, tokens: NONE },
     Target { name: "catalog", run: peers::catalog, tokens: PATHS },
+    Target { name: "file-catalog", run: kept::file_catalog, tokens: PATHS },
+    Target { name: "letter", run: kept::letter, tokens: NONE },
+    Target { name: "task-part", run: kept::task_part, tokens: &["default", "..", "~", "\0", "-", ","] },
+    Target { name: "audit-file", run: kept::audit, tokens: &["cedeaudt"] },
     Target { name: "path", run: words::path, tokens: PATHS },
     Target { name: "names", run: words::names, tokens: &["-", ".", "/", "..", "\0", "ses_", "é", "a7"] },
     Target { name: "pairing-words", run: words::pairing_words, tokens: &["-", " ", "\u{2010}", "abandon", "zero"] },
@@ -84,6 +114,23 @@ pub const TARGETS: [Target; 30] = [
     Target { name: "control-request", run: local::request, tokens: JSON },
     Target { name: "control-reply", run: local::reply, tokens: JSON },
     Target { name: "viewer-says", run: local::viewer_says, tokens: JSON },
+    Target { name: "answer-shown", run: people::answer_shown, tokens: SHOWN },
+    Target { name: "cockpit-screen", run: people::cockpit_screen, tokens: SHOWN },
+    Target { name: "typed-keys", run: people::typed_keys, tokens: SEQUENCES },
+    Target { name: "tool-call", run: people::tool_call, tokens: SHOWN },
+    Target {
+        name: "configuration",
+        run: people::configuration,
+        tokens: &["\"", "=", "\n", "[", "]", "{", "'", "#", "-1s"],
+    },
+    Target {
+        name: "notify-file",
+        run: people::ways,
+        tokens: &["://", "@", "/", "?", "#", ":", "\\u0000", "\"", "[", "%"],
+    },
+    Target { name: "conversation-rows", run: conversations::rows, tokens: SHOWN },
+    Target { name: "conversation-parts", run: conversations::parts, tokens: SHOWN },
+    Target { name: "agent-output", run: conversations::output, tokens: SHOWN },
     Target { name: "terminal-filter", run: terminals::filter, tokens: SEQUENCES },
     Target { name: "terminal-screen", run: terminals::screen, tokens: SEQUENCES },
     Target { name: "codex-rollout", run: agents::codex, tokens: JSON },

@@ -21,6 +21,8 @@ use cede_wire::session::{AgentKind, NativeId};
 use crate::adapter::Surroundings;
 
 pub mod changes;
+#[cfg(feature = "decoders")]
+pub mod decoder;
 pub mod limits;
 mod processes;
 mod programs;

@@ -234,7 +234,7 @@ fn request_line(command: Command) -> Result<Vec<u8>, AskError> {
 }
 
 /// The version is read before the content: another version may mean anything by the rest.
-fn parse_reply(line: &[u8]) -> Result<ReplyBody, AskError> {
+pub(crate) fn parse_reply(line: &[u8]) -> Result<ReplyBody, AskError> {
     #[derive(Deserialize)]
     struct Envelope {
         schema: String,

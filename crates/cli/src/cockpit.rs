@@ -13,6 +13,8 @@
 //! 5. [`acts`] does what a key asked for, which is news when it ends.
 
 mod acts;
+#[cfg(feature = "decoders")]
+pub(crate) mod decoder;
 mod frame;
 mod keys;
 mod news;

@@ -19,6 +19,8 @@ mod args;
 mod client;
 mod cockpit;
 mod config;
+#[cfg(feature = "decoders")]
+pub mod decoders;
 mod demo;
 mod fault;
 mod interrupt;

@@ -4,6 +4,8 @@
 //! and the daemon decides. No tool answers a question of the daemon, and none says a yes that a person would have to
 //! type. The standard output carries the protocol and nothing else; it ends with the standard input.
 
+#[cfg(feature = "decoders")]
+pub(crate) mod decoder;
 mod handing;
 mod inputs;
 mod outcome;

@@ -11,7 +11,7 @@ pub(crate) mod moves;
 pub(crate) mod notify;
 pub(crate) mod pairing;
 pub(crate) mod policies;
-#[cfg(test)]
+#[cfg(any(test, feature = "decoders"))]
 pub(crate) mod samples;
 pub(crate) mod seizing;
 pub(crate) mod sessions;

@@ -209,7 +209,12 @@ async fn question(read: &mut BufReader<tokio::net::unix::OwnedReadHalf>) -> Resu
     let mut bounded = read.take(CONTROL_LINE_BYTES as u64);
     let io = |error: std::io::Error| failure(exit::FAILED, "the question was not read", &error.to_string(), "");
     bounded.read_until(b'\n', &mut line).await.map_err(io)?;
-    let schema = serde_json::from_slice::<serde_json::Value>(&line).ok();
+    understood(&line)
+}
+
+/// The question in a line.
+pub(crate) fn understood(line: &[u8]) -> Result<Request, Failure> {
+    let schema = serde_json::from_slice::<serde_json::Value>(line).ok();
     let schema = schema.as_ref().and_then(|value| value.get("schema")?.as_str());
     if schema.is_some_and(|schema| schema != SCHEMA) {
         let why = format!("the command speaks {}, the daemon {SCHEMA}", schema.unwrap_or_default());
@@ -220,6 +225,6 @@ async fn question(read: &mut BufReader<tokio::net::unix::OwnedReadHalf>) -> Resu
             "restart the daemon: cede stop; cede up",
         ));
     }
-    serde_json::from_slice(&line)
+    serde_json::from_slice(line)
         .map_err(|error| failure(exit::USAGE, "the question was not understood", &error.to_string(), ""))
 }

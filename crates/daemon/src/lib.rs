@@ -25,6 +25,8 @@ mod compaction;
 mod context;
 mod control;
 mod conversations;
+#[cfg(feature = "decoders")]
+pub mod decoders;
 mod doctor;
 mod doubts;
 mod elsewhere;

@@ -7,7 +7,7 @@ mod address;
 mod delivery;
 mod people;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -252,8 +252,30 @@ impl Actor {
 }
 
 fn read(home: &Home) -> Result<Vec<Kept>, String> {
-    let Some(bytes) = home.secret(FILE).map_err(|error| error.to_string())? else { return Ok(Vec::new()) };
-    serde_json::from_slice(&bytes).map_err(|error| format!("secrets/{FILE} does not hold them: {error}"))
+    let bytes = home.secret(FILE).map_err(|error| error.to_string())?;
+    bytes.map_or(Ok(Vec::new()), |bytes| parse(&bytes))
+}
+
+/// What could have been added, and nothing else: a person may have written into the file.
+fn parse(bytes: &[u8]) -> Result<Vec<Kept>, String> {
+    let unfit = |why: &str| format!("secrets/{FILE} does not hold them: {why}");
+    let kept: Vec<Kept> = serde_json::from_slice(bytes).map_err(|error| unfit(&error.to_string()))?;
+    let names: BTreeSet<&str> = kept.iter().map(|one| one.name.as_str()).collect();
+    if kept.len() > limits::SINKS || names.len() < kept.len() || !names.into_iter().all(people::is_name) {
+        return Err(unfit("there are too many, or their names are none"));
+    }
+    kept.iter().try_for_each(|one| address::check(&one.sink)).map_err(|why| unfit(&why))?;
+    Ok(kept)
+}
+
+/// See [`crate::decoders::ways`].
+#[cfg(feature = "decoders")]
+pub(crate) fn ways(list: &[u8]) -> Result<Vec<(String, Sink, String)>, String> {
+    let shown = |kept: Kept| {
+        let place = address::place(&kept.sink);
+        (kept.name, kept.sink, place)
+    };
+    Ok(parse(list)?.into_iter().map(shown).collect())
 }
 
 fn write(home: &Home, kept: &[Kept]) -> Result<(), String> {

@@ -52,7 +52,7 @@ thread_local! {
     static PLACE: OnceCell<Place> = const { OnceCell::new() };
 }
 
-const SCHEMA: &str = include_str!("../../../crates/agent/src/adapter/recorded/opencode/schema.sql");
+pub(super) const SCHEMA: &str = include_str!("../../../crates/agent/src/adapter/recorded/opencode/schema.sql");
 
 fn place() -> Place {
     let directory = scratch();

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use cede_mesh::membership::MembershipLog;
 use cede_wire::approver::Posed;
 use cede_wire::canonical::{Signed, decode, encode};
-use cede_wire::catalog::Catalog;
+use cede_wire::catalog::{Catalog, ChunkRef, Entry};
 use cede_wire::custody::Custody;
 use cede_wire::frame::{HEADER_BYTES, Header};
 use cede_wire::handoff::{Accept, Activated, CommitAck, Manifest, Offer};
@@ -23,7 +23,7 @@ use super::{seeds, words};
 
 /// Shape: every value has one encoding: what is accepted encodes to the same bytes, and no shorter or longer ones are
 /// accepted; as JSON it is the same value.
-fn one_encoding<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
+pub(super) fn one_encoding<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
     let value: T = decode(bytes).ok()?;
     assert_eq!(encode(&value), bytes, "another encoding was accepted: {value:?}");
     assert!(decode::<T>(&[bytes, &[0]].concat()).is_err(), "a byte more was accepted");
@@ -136,10 +136,14 @@ pub(super) fn membership_log(bytes: &[u8]) {
 pub(super) fn catalog(bytes: &[u8]) {
     let Ok(catalog) = Catalog::from_bytes(bytes) else { return };
     assert_eq!(catalog.to_bytes(), bytes);
-    assert!(catalog.entries.windows(2).all(|two| (two[0].place, &two[0].path) < (two[1].place, &two[1].path)));
+    is_ordered(&catalog.entries, &catalog.distinct_chunks());
     for entry in &catalog.entries {
         words::stays_below(entry.path.as_bytes());
     }
-    let distinct = catalog.distinct_chunks();
+}
+
+/// Each path once, in order; each chunk once.
+pub(super) fn is_ordered(entries: &[Entry], distinct: &[ChunkRef]) {
+    assert!(entries.windows(2).all(|two| (two[0].place, &two[0].path) < (two[1].place, &two[1].path)));
     assert_eq!(distinct.iter().map(|chunk| chunk.id).collect::<BTreeSet<ChunkId>>().len(), distinct.len());
 }

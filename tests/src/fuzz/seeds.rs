@@ -9,9 +9,11 @@ use cede_seal::chunk::ChunkFrame;
 use cede_seal::device::LocalDevice;
 use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::stream::Sealer;
+use cede_wire::audit::{AuditCheckpoint, AuditEntry, AuditEvent, AuditHead, AuditOf, DecidedBy};
 use cede_wire::canonical::{Signed, encode};
 use cede_wire::custody::{Custody, FencingToken, Genesis, Head, Release};
-use cede_wire::id::{ChunkId, DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
+use cede_wire::id::{ChunkId, ConnectionId, DeviceId, HandoffId, Hash, Incarnation, MeshId, SessionId};
+use cede_wire::letter::LetterId;
 use cede_wire::member::{Capability, Member, MemberEntry};
 use cede_wire::session::{AgentKind, NativeId, SessionKey};
 use serde_json::Value;
@@ -171,6 +173,12 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
             ("first".to_owned(), encode(&membership()[..1].to_vec())),
         ],
         "catalog" => wire("Catalog"),
+        "file-catalog" => wire("FileCatalog"),
+        "letter" => wire("Letter"),
+        "task-part" => task_parts(),
+        "audit-file" => {
+            vec![("whole".to_owned(), audit().file.clone()), ("signed-for".to_owned(), audit().signed_for.clone())]
+        }
         "path" => path_seeds(),
         "sealed-stream" => {
             (0..).zip(SEALED_LENGTHS).map(|(n, length)| (format!("of-{length}"), sealed(n, length))).collect()
@@ -182,6 +190,58 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "names" | "pairing-words" | "discovery" => texts(target),
         _ => programs::of(target),
     }
+}
+
+fn task_parts() -> Vec<(String, Vec<u8>)> {
+    let behind = |number: u16, bytes: &[u8]| [&number.to_le_bytes()[..], bytes].concat();
+    let of = |kind: &str, number| wire(kind).into_iter().map(move |(name, bytes)| (name, behind(number, &bytes)));
+    let (origin, stream) = (device(1).device(), device(2).device());
+    let task = LetterId { origin, incarnation: Incarnation::new([3; 16]), stream, seq: 7 };
+    of("TaskScope", 1).chain(of("TaskResult", 2)).chain([("withdrawn".to_owned(), behind(3, &encode(&task)))]).collect()
+}
+
+/// A file of the record of decisions.
+#[derive(Debug)]
+pub struct Audit {
+    /// Whose it is.
+    pub device: DeviceId,
+    /// The newest checkpoint, as it stands beside the files.
+    pub newest: Signed<AuditCheckpoint>,
+    /// The file.
+    pub file: Vec<u8>,
+    /// Its beginning, up to the last entry that the checkpoint covers.
+    pub signed_for: Vec<u8>,
+}
+
+/// The record of a device that answered a few questions.
+pub fn audit() -> &'static Audit {
+    static AUDIT: OnceLock<Audit> = OnceLock::new();
+    AUDIT.get_or_init(|| {
+        let own = device(1);
+        let mut chain = Hash::new([0; 32]);
+        let mut file = AuditHead { file: 1, first: 1, before: chain }.to_bytes().to_vec();
+        let mut write = |number, event| {
+            let (frame, after) = AuditEntry { number, at_unix_ms: number, event }.to_frame(&chain);
+            file.extend(frame);
+            chain = after;
+            (after, file.clone())
+        };
+        write(1, AuditEvent::Begun { device: own.device() });
+        let decided = |number: u64| AuditEvent::Decided {
+            who: device(2).device(),
+            capability: Capability::File,
+            of: AuditOf::Request(ConnectionId::new([5; 16]), number),
+            allowed: number.is_multiple_of(2),
+            by: DecidedBy::Operator,
+            shown: Some(Hash::of(&[7])),
+            times: 1,
+        };
+        (2..=6).for_each(|number| drop(write(number, decided(number))));
+        let (covered, signed_for) = write(7, decided(7));
+        let newest = own.sign(&AuditCheckpoint { by: own.device(), number: 7, chain: covered, at_unix_ms: 7 }).unwrap();
+        let (_, file) = write(8, AuditEvent::Checkpoint(newest.clone()));
+        Audit { device: own.device(), newest, file, signed_for }
+    })
 }
 
 fn numbered(number: u8, seeds: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {

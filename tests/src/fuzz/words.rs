@@ -47,7 +47,7 @@ fn is_git_on_hfs(part: &[u8]) -> bool {
     text.chars().filter(|c| !ignored(c)).collect::<String>().eq_ignore_ascii_case(".git")
 }
 
-fn is_plain(shown: &str) -> bool {
+pub(super) fn is_plain(shown: &str) -> bool {
     shown.chars().all(|c| {
         !c.is_control()
             && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -114,12 +114,8 @@ fn forth(file: &File, start: u64, end: u64, speak: fn(&Line) -> Vec<Said>) -> Re
 
 /// The last things that were said.
 fn tail(file: &File, end: u64, gap: Option<Gap>, speak: fn(&Line) -> Vec<Said>) -> Result<Piece> {
-    let start = end.saturating_sub(TAIL_BYTES);
-    let mut records = Records::at(file, start, end)?;
+    let (mut records, start) = last(file, end)?;
     let mut at = start;
-    if start > 0 {
-        at += records.next()?.map_or(0, |line| line.length);
-    }
     let mut said = Vec::new();
     while let Some(line) = records.next()? {
         said.extend(few(speak(&line)));
@@ -129,6 +125,22 @@ fn tail(file: &File, end: u64, gap: Option<Gap>, speak: fn(&Line) -> Vec<Said>) 
     }
     let earlier = start > 0 || said.len() == SAID_AT_ONCE;
     Ok(Piece { gap: gap.or(earlier.then_some(Gap::Earlier)), said, next: bookmark(file, at)? })
+}
+
+/// The last records, and where the first of them begins. One that is not finished yet may be longer than what is looked at:
+/// whoever begins in its middle would never be told of it.
+fn last(file: &File, end: u64) -> Result<(Records<'_>, u64)> {
+    let mut reach = TAIL_BYTES;
+    loop {
+        let start = end.saturating_sub(reach);
+        let mut records = Records::at(file, start, end)?;
+        let cut = if start > 0 { records.next()?.map(|line| line.length) } else { Some(0) };
+        match cut {
+            Some(cut) => return Ok((records, start + cut)),
+            None if reach < BEHIND_BYTES => reach *= 8,
+            None => return Ok((records, end)),
+        }
+    }
 }
 
 /// Records that are whole.
@@ -273,6 +285,18 @@ mod tests {
             seen.extend(piece.said.into_iter().map(|said| said.text.split(' ').next().unwrap().to_owned()));
         }
         assert_eq!(seen, (0..1_000).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+
+    /// Shows: D-13
+    #[test]
+    fn long_record_that_was_not_finished_when_somebody_came_is_told_later() {
+        let store = Store::new(&format!("first\nnext {}", "x".repeat(3 * TAIL_BYTES as usize / 2)));
+        let first = store.said(None);
+        assert_eq!(words(&first), ["first"]);
+        store.append("\nlast\n");
+        let second = store.said(Some(first.next));
+        assert_eq!((second.gap, second.said.len()), (None, 2));
+        assert!(words(&second)[0].starts_with("next "), "it is told as what it is");
     }
 
     /// Shows: D-13

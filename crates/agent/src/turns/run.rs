@@ -96,7 +96,7 @@ struct Heard {
 }
 
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     said: Said,
     bytes: u64,
     complaint: Vec<u8>,
@@ -140,23 +140,28 @@ impl Heard {
                 break;
             }
         }
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shared { said, bytes, complaint } = core::mem::take(&mut *shared);
-        let complaint = match said.why.as_str() {
-            "" => escape(complaint.trim_ascii()),
-            why => escape(why.as_bytes()),
-        };
-        let micro = |cost: f64| (cost.is_finite() && cost >= 0.0).then_some((cost * 1e6).round() as u64);
-        Ended {
-            end,
-            worked: end == End::Itself(Some(0)) && !said.failed,
-            cost_micro_usd: said.cost.and_then(micro),
-            turns: said.turns,
-            answer: said.into_answer(),
-            complaint,
-            took,
-            output_bytes: bytes,
-        }
+        told(&self.shared, end, took)
+    }
+}
+
+/// What came out of it, told.
+pub(super) fn told(shared: &Mutex<Shared>, end: End, took: Duration) -> Ended {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let Shared { said, bytes, complaint } = core::mem::take(&mut *shared);
+    let complaint = match said.why.as_str() {
+        "" => escape(complaint.trim_ascii()),
+        why => escape(why.as_bytes()),
+    };
+    let micro = |cost: f64| (cost.is_finite() && cost >= 0.0).then_some((cost * 1e6).round() as u64);
+    Ended {
+        end,
+        worked: end == End::Itself(Some(0)) && !said.failed,
+        cost_micro_usd: said.cost.and_then(micro),
+        turns: said.turns,
+        answer: said.into_answer(),
+        complaint,
+        took,
+        output_bytes: bytes,
     }
 }
 
@@ -207,7 +212,7 @@ fn code(status: ExitStatus) -> Option<i32> {
     status.code()
 }
 
-fn read_output(mut out: impl Read, mut file: File, shared: &Mutex<Shared>, lines: &SyncSender<String>) {
+pub(super) fn read_output(mut out: impl Read, mut file: File, shared: &Mutex<Shared>, lines: &SyncSender<String>) {
     let mut buffer = vec![0; 64 << 10];
     let mut line = Vec::new();
     let mut room = OUTPUT_BYTES;

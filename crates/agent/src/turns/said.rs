@@ -30,7 +30,9 @@ impl Said {
                 let text = String::from_utf8_lossy(line);
                 self.plain.push_str(&text);
                 self.plain.push('\n');
-                keep_end(&mut self.plain);
+                if self.plain.len() > 2 * ANSWER_BYTES {
+                    keep_end(&mut self.plain);
+                }
                 shown(&text)
             }
         }

@@ -49,6 +49,12 @@ impl Keys {
         !self.rest.is_empty()
     }
 
+    /// Bytes that wait for the rest of their sequence.
+    #[cfg(feature = "decoders")]
+    pub(crate) fn waits(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Nothing more came: an escape that stands alone was the key.
     pub(crate) fn idle(&mut self) -> Option<Key> {
         let rest = std::mem::take(&mut self.rest);

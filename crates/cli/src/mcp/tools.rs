@@ -114,7 +114,7 @@ pub(super) async fn call(
     called.await.unwrap_or_else(|error| Err(fault::local(exit::FAILED, "the call ended early", &error.to_string(), "")))
 }
 
-fn at_once(tool: Tool, arguments: JsonObject, client: &Client) -> Result<CallToolResult, Failure> {
+pub(super) fn at_once(tool: Tool, arguments: JsonObject, client: &Client) -> Result<CallToolResult, Failure> {
     match tool {
         Tool::ListPeers => inputs::read(arguments).and_then(|Nothing {}| peers(client)),
         Tool::SendMessage => inputs::read(arguments).and_then(|message| send(client, message)),

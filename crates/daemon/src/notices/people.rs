@@ -157,7 +157,7 @@ fn free_name(kind: &str, taken: &impl Fn(&str) -> bool) -> String {
     std::iter::once(kind.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_else(|| kind.to_owned())
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=32).contains(&name.len()) && name.bytes().all(plain)
 }

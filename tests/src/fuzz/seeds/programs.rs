@@ -23,6 +23,15 @@ pub(super) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "terminal-screen" => {
             printed().into_iter().map(|(name, bytes)| (name, [b"\0\x01", &bytes[..]].concat())).collect()
         }
+        "answer-shown" => answers(),
+        "cockpit-screen" => screens(),
+        "typed-keys" => typed(),
+        "tool-call" => calls(),
+        "configuration" => configurations(),
+        "notify-file" => ways(),
+        "agent-output" => output(),
+        "conversation-rows" => conversations(),
+        "conversation-parts" => parts(),
         "codex-rollout" => vec![("recorded".to_owned(), recorded(AgentKind::Codex))],
         "claude-transcript" => vec![("recorded".to_owned(), recorded(AgentKind::ClaudeCode))],
         "opencode-export" => vec![("recorded".to_owned(), export())],
@@ -179,4 +188,116 @@ fn small_repository(place: &Path) -> PathBuf {
     std::fs::write(root.join("a.txt"), "stashed\n").unwrap();
     git(&root, &["stash", "push", "-q"]);
     root
+}
+
+/// What a daemon answers of everything that a person looks at.
+fn answers() -> Vec<(String, Vec<u8>)> {
+    let samples = cede_cli::decoders::samples();
+    let line = |body| serde_json::to_vec(&Reply::new(body)).unwrap();
+    (0..).zip(samples).map(|(n, body): (u8, _)| (format!("answer-{n}"), line(body))).collect()
+}
+
+/// Answers behind keys that were typed.
+fn screens() -> Vec<(String, Vec<u8>)> {
+    let lines = answers().into_iter().flat_map(|(_, line)| [b"\n".to_vec(), line]).collect::<Vec<_>>().concat();
+    let keys: [(&str, &[u8]); 4] =
+        [("questions", b"\x1b[B\r yn"), ("sessions", b"2\x1b[Bho\r"), ("letters", b"5\x1b[B\r"), ("help", b"?\t\t")];
+    keys.map(|(name, keys)| (name.to_owned(), [keys, &lines].concat())).into()
+}
+
+fn typed() -> Vec<(String, Vec<u8>)> {
+    let typed: [(&str, &[u8]); 4] = [
+        ("keys", "y日\x1b[A\x1bOB\x1b[5~\t\x1b[Z\r\x03\x1b[1;5C\x1b\x1b[A".as_bytes()),
+        ("pasted", b"\x1b[200~yes\ry\x1b[201~n"),
+        ("chords", b"ls\r\x1d\x1d\x1b[93;5ut\x1b[27;5;93~T\x1dl\x1d?\x1dd"),
+        ("no-text", b"\xff\xc3y\x1b[1111111111111111111111y"),
+    ];
+    typed.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).into()
+}
+
+fn calls() -> Vec<(String, Vec<u8>)> {
+    let calls = [
+        r#"{"name":"list_peers"}"#,
+        r#"{"name":"send_message","arguments":{"to":"desk/ab12","text":"done","expires_in_s":60}}"#,
+        r#"{"name":"read_inbox","arguments":{"id":"3fa2","sent":false,"all":true}}"#,
+        r#"{"name":"mark_message","arguments":{"id":"3fa2","outcome":"acted"}}"#,
+        r#"{"name":"list_sessions","arguments":{"here":true}}"#,
+        r#"{"name":"hand_over","arguments":{"to":"desk","session":"ab12","wait":true}}"#,
+        r#"{"name":"send_file","arguments":{"to":"desk","paths":["/etc/hostname","./a b"],"note":"n"}}"#,
+        r#"{"name":"ask_peer","arguments":{"to":"desk","task":"look","agent":"claude-code","read_only":true,"tools":["Read"],"turns":3}}"#,
+        r#"{"name":"read_tasks","arguments":{"id":"5be0"}}"#,
+    ];
+    (0..).zip(calls).map(|(n, call): (u8, _)| (format!("call-{n}"), call.as_bytes().to_vec())).collect()
+}
+
+fn configurations() -> Vec<(String, Vec<u8>)> {
+    let whole = "listen = \"127.0.0.1:4242\"\nname = \"laptop\"\ndiscovery = false\nlog = \"debug\"\n\
+        questions_expire = \"5m\"\nreceived = \"/in\"\nreceive_limit = \"20GB\"\n";
+    let named = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+    vec![named("whole", whole), named("none", "# nothing\n"), named("unknown", "lisen = [1, {a = 1}]\n")]
+}
+
+fn ways() -> Vec<(String, Vec<u8>)> {
+    let all = r#"[{"name":"desktop","sink":{"kind":"desktop"}},{"name":"mine","sink":{"kind":"command","argv":["/bin/call","--key","s3cret"]}},{"name":"hook","sink":{"kind":"webhook","url":"https://hooks.example:8443/T0/s3cret?key=s3cret"}},{"name":"topic-2","sink":{"kind":"ntfy","url":"https://ntfy.sh/s3cret"}}]"#;
+    vec![("all".to_owned(), all.as_bytes().to_vec()), ("none".to_owned(), b"[]".to_vec())]
+}
+
+/// What the three programs print, a few lines of each.
+fn output() -> Vec<(String, Vec<u8>)> {
+    let claude = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"I look"},{"type":"tool_use","name":"Read","input":{"a":1}}]}}
+{"type":"result","result":"all green","is_error":false,"num_turns":2,"total_cost_usd":0.25,"errors":["x"]}
+"#;
+    let codex = r#"{"type":"item.started","item":{"type":"command_execution","command":"ls"}}
+{"type":"error","message":"Reconnecting"}
+{"type":"item.completed","item":{"type":"agent_message","text":"done\nwell"}}
+{"type":"turn.failed","error":{"message":"no such model"}}
+"#;
+    let open = r#"{"type":"text","part":{"text":"fine"}}
+{"type":"tool_use","part":{"tool":"bash","state":{"title":"ls"}}}
+{"type":"step_finish","part":{"cost":0.5}}
+{"type":"error","error":{"name":"APIError","data":{"message":"no such model"}}}
+"#;
+    let plain = "no such program\n\u{1b}[31mbad\r\n";
+    let named = |(name, text): (&str, &str)| (name.to_owned(), text.as_bytes().to_vec());
+    [("claude", claude), ("codex", codex), ("open", open), ("plain", plain)].map(named).into()
+}
+
+/// Whose rows they are, where the file ended at first, and the rows.
+fn conversations() -> Vec<(String, Vec<u8>)> {
+    let codex = br#"{"type":"event_msg","payload":{"type":"user_message","message":"fix it"}}
+{"type":"response_item","payload":{"type":"function_call","name":"exec","arguments":"{\"cmd\":\"ls\"}"}}
+{"type":"response_item","payload":{"type":"function_call_output","output":"a\u001b[2J\nperson"}}
+{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":[{"type":"Text","text":"Done."}]}}}
+"#;
+    let claude = br#"{"type":"user","message":{"role":"user","content":"fix it"}}
+{"type":"assistant","message":{"content":[{"type":"text","text":"I look."},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a\u202eb"}]}]}}
+"#;
+    let of = |name: &str, head: &[u8], rows: &[u8]| (name.to_owned(), [head, rows].concat());
+    vec![
+        of("recorded-codex", b"\0\0\x10", &recorded(AgentKind::Codex)),
+        of("recorded-claude", b"\x01\0\x04", &recorded(AgentKind::ClaudeCode)),
+        of("codex", b"\0\x50\0", codex),
+        of("claude", b"\x01\x40\0", claude),
+    ]
+}
+
+/// A message and its part, a zero between them, and the next.
+fn parts() -> Vec<(String, Vec<u8>)> {
+    let (user, agent) = (r#"{"role":"user"}"#, r#"{"role":"assistant","time":{"created":1}}"#);
+    let over = r#"{"role":"assistant","time":{"created":1,"completed":2}}"#;
+    let tool = r#"{"type":"tool","tool":"bash","state":{"status":"completed","input":{"command":"ls"},"output":"a"}}"#;
+    let whole = [
+        user,
+        r#"{"type":"text","text":"fix it"}"#,
+        over,
+        tool,
+        over,
+        r#"{"type":"text","text":"Done.","time":{"start":1,"end":2}}"#,
+        agent,
+        r#"{"type":"tool","tool":"bash","state":{"status":"running"}}"#,
+    ];
+    let odd = ["{", "{not json", user, r#"{"type":"file","filename":"a\u0000"}"#, "", "7", over, r#"{"type":"text"}"#];
+    let join = |texts: [&str; 8]| texts.join("\0").into_bytes();
+    vec![("whole".to_owned(), join(whole)), ("odd".to_owned(), join(odd))]
 }

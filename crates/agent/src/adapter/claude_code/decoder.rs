@@ -1,8 +1,12 @@
 //! What Claude Code wrote, read from bytes.
 
 use std::io::Cursor;
+use std::path::Path;
 
 use super::transcript::Scan;
+use super::words;
+use crate::adapter::Conversation;
+use crate::adapter::conversation::Rows;
 use crate::adapter::scans::gather;
 
 /// What a transcript says of itself.
@@ -23,4 +27,9 @@ pub fn read(bytes: &[u8], cap: Option<u64>) -> Told {
     let bound = cap.map(|cap| (cap, bytes.len() as u64));
     let scan: Scan = gather(Cursor::new(bytes), bound).unwrap_or_default();
     Told { rows: scan.rows, turns: scan.turns, dangling: scan.dangling(), title: scan.title }
+}
+
+/// The conversation in a transcript that no fence stands before.
+pub fn conversation(transcript: &Path) -> Conversation {
+    Conversation::rows(Rows { place: transcript.to_owned(), real: |place| Ok(place.to_owned()), speak: words::of })
 }

@@ -1,8 +1,12 @@
 //! What Codex wrote, read from bytes.
 
 use std::io::Cursor;
+use std::path::Path;
 
 use super::rollout::{self, Scan};
+use super::words;
+use crate::adapter::Conversation;
+use crate::adapter::conversation::Rows;
 use crate::adapter::limits::RECORD_BYTES;
 use crate::adapter::lines;
 use crate::adapter::scans::gather;
@@ -27,4 +31,9 @@ pub fn read(bytes: &[u8], cap: Option<u64>) -> Told {
     let first = lines::next(&mut Cursor::new(bytes), RECORD_BYTES).ok().flatten();
     let id = first.and_then(|line| rollout::meta_of(&line.head)).map(|meta| meta.id);
     Told { id, turns: scan.turns, dangling: scan.dangling(), title: scan.title }
+}
+
+/// The conversation in a rollout that no fence stands before.
+pub fn conversation(rollout: &Path) -> Conversation {
+    Conversation::rows(Rows { place: rollout.to_owned(), real: |place| Ok(place.to_owned()), speak: words::of })
 }

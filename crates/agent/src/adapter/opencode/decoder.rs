@@ -5,9 +5,10 @@ use std::path::Path;
 
 use cede_wire::session::{NativeId, SessionInfo};
 
+use super::Parts;
 use super::canonical;
 use super::database::Database;
-use crate::adapter::AgentError;
+use crate::adapter::{AgentError, Conversation};
 
 /// Takes an export apart into a directory; gives the turns.
 ///
@@ -48,6 +49,11 @@ pub fn listed(database: &Path) -> Result<Vec<SessionInfo>, AgentError> {
 /// [`AgentError`].
 pub fn provider(database: &Path, native: &NativeId) -> Result<Option<String>, AgentError> {
     Database::open(database)?.map_or(Ok(None), |database| database.provider(native))
+}
+
+/// The conversation of a session in a database.
+pub fn conversation(database: &Path, native: &NativeId) -> Conversation {
+    Conversation::parts(Parts::new(database.to_owned(), native.clone()))
 }
 
 /// Puts a fence into a database, as for a session that nobody uses.
