@@ -207,6 +207,7 @@ fn two_letters_under_one_id_close_the_inbox_to_that_peer_until_its_operator_look
 
 /// Shows: M-8
 #[test]
+#[cfg_attr(miri, ignore = "ten thousand letters take the interpreter hours")]
 fn full_inbox_says_so_takes_nothing_and_lets_receipts_through() {
     let mut mesh = Mesh::pair();
     let back = mesh.tell(SERVER, LAPTOP);
@@ -241,6 +242,7 @@ fn sender_waits_for_room_and_goes_on_when_there_is_some() {
 
 /// Shows: M-8
 #[test]
+#[cfg_attr(miri, ignore = "ten thousand letters take the interpreter hours")]
 fn full_outbox_takes_no_more_and_loses_none() {
     let mut mesh = Mesh::new(&[LAPTOP]);
     let tell = |mesh: &mut Mesh, number: u64, bytes: u32| {

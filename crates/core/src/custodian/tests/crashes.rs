@@ -4,6 +4,7 @@ use super::*;
 
 /// Shows: H-7, H-10, H-21, H-24, J-1
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn crash_at_every_output_leaves_one_owner_with_every_turn() {
     for node in [A, B] {
         let outputs = every_cut(node, |net| net.give(A, B));
@@ -13,6 +14,7 @@ fn crash_at_every_output_leaves_one_owner_with_every_turn() {
 
 /// Shows: H-10, H-16, H-24
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn crash_at_every_output_of_a_repair_leaves_one_owner() {
     for node in [A, B] {
         every_cut(node, |net| {
@@ -27,6 +29,7 @@ fn crash_at_every_output_of_a_repair_leaves_one_owner() {
 
 /// Shows: H-8, H-10, H-24
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn crash_at_every_output_of_a_designate_leaves_one_owner() {
     for node in [A, B] {
         every_cut(node, |net| {
@@ -39,6 +42,7 @@ fn crash_at_every_output_of_a_designate_leaves_one_owner() {
 
 /// Shows: H-1, H-21, H-25
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn crash_at_every_output_of_the_way_home_leaves_one_owner() {
     for node in [A, B] {
         for k in 0..60 {

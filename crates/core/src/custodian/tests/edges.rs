@@ -71,6 +71,7 @@ fn unconfirmed_device_takes_no_offer_and_gives_no_vote() {
 
 /// Shows: H-28, H-31
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn votes_for_sessions_that_are_not_known_have_a_limit() {
     let mut net = Net::new(3);
     let a = net.nodes[A].local.clone();

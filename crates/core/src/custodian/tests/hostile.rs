@@ -275,6 +275,7 @@ fn release_that_nobody_approved_takes_no_session_and_fetches_nothing() {
 
 /// Shows: C-4, T-11
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn releases_and_offers_that_nobody_asked_for_fill_no_memory() {
     let mut net = Net::three();
     let (c, b) = (net.nodes[C].local.clone(), net.id(B));

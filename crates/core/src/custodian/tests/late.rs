@@ -245,6 +245,7 @@ fn payload_that_does_not_come_in_time_is_given_up_without_a_word_of_the_source()
 
 /// Shows: H-3, H-31
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn chain_that_is_longer_than_a_message_travels_from_the_last_visit_on() {
     let mut net = Net::three();
     let long = cede_wire::limits::CHAIN_RECORDS + 2;

@@ -6,6 +6,7 @@ use crate::source::assess_readiness;
 
 /// Shows: H-21, R-1, R-2
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn every_word_of_a_destination_leaves_the_source_the_owner() {
     for refusal in Refusal::ALL {
         let mut net = Net::pair();

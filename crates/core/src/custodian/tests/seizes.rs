@@ -390,6 +390,7 @@ fn own_signature_that_a_device_does_not_know_puts_it_in_doubt() {
 
 /// Shows: H-9, H-10, H-31, J-1
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn crash_at_every_output_of_a_seize_leaves_at_most_one_owner_of_each_token() {
     for node in [A, B, C] {
         for k in 0..40 {
@@ -491,6 +492,7 @@ fn copy_that_is_lost_while_the_votes_come_is_not_seized_with() {
 
 /// Shows: H-28, H-32
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn many_seized_sessions_are_told_in_rounds_that_a_line_can_take() {
     let mut net = Net::new(2);
     let keys: Vec<SessionKey> = (0..150).map(|n| named(&format!("session-{n}"))).collect();

@@ -22,6 +22,7 @@ fn forgets(mesh: &Mesh, device: DeviceId) -> usize {
 
 /// Shows: M-8
 #[test]
+#[cfg_attr(miri, ignore = "ten thousand letters take the interpreter hours")]
 fn bytes_of_an_outbox_and_letters_of_a_device_are_bounded() {
     let mut mesh = Mesh::new(&[LAPTOP]);
     let tell = |mesh: &mut Mesh, to: DeviceId, number: u64, bytes: usize| {
