@@ -8,6 +8,8 @@ mod measure;
 mod messages;
 mod rsync;
 mod sessions;
+mod soak;
+mod status;
 mod window;
 
 use std::path::{Path, PathBuf};
@@ -18,11 +20,12 @@ use measure::mib;
 use sessions::{Kind, Shape};
 
 const USAGE: &str = "\
-usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume|messages] [--program PATH] [--place DIR]
+usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume|messages|status|soak] [--program PATH] [--place DIR]
   --full          100,000 files with 1 GiB, a transcript of 64 MiB; a repository of 20,000 files
   --files, --bytes  the size of the plain tree
   --program       the `cede` to measure; default: the one beside this program
-  --place         where everything is written; default: the system's directory for temporary files";
+  --place         where everything is written; default: the system's directory for temporary files
+Status and soak are measured where they are named alone; CEDE_SOAK_MINUTES says how long the soak takes.";
 
 /// What can be measured by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,8 @@ enum What {
     Window,
     Resume,
     Messages,
+    Status,
+    Soak,
 }
 
 /// What to measure.
@@ -49,6 +54,8 @@ impl What {
             "window" => Some(Self::Window),
             "resume" => Some(Self::Resume),
             "messages" => Some(Self::Messages),
+            "status" => Some(Self::Status),
+            "soak" => Some(Self::Soak),
             kind => Kind::parse(kind).map(Self::Move),
         }
     }
@@ -83,6 +90,13 @@ fn main() -> ExitCode {
     }
     if wanted.has(What::Messages) {
         messages::messages(&wanted.program);
+    }
+    if wanted.only == Some(What::Status) {
+        status::status(&wanted.program);
+        status::revoked(&wanted.program);
+    }
+    if wanted.only == Some(What::Soak) {
+        soak::soak(&wanted.program);
     }
     ExitCode::SUCCESS
 }
