@@ -7,6 +7,7 @@ pub mod fuzz;
 pub mod lab;
 pub mod mail;
 pub mod model;
+pub mod ntfy;
 pub mod proxy;
 pub mod shaken;
 pub mod tracer;

@@ -500,7 +500,9 @@ pub(crate) enum NotifyAction {
     /// Add a way to call you
     #[command(after_help = "desktop needs nothing more. command -- PROGRAM ARGUMENT… gets the notice as JSON on its \
                             standard input, without a shell. webhook and ntfy need an address, which is kept as a \
-                            secret: without one you are asked, with - it is read from the standard input.")]
+                            secret: without one you are asked, with - it is read from the standard input. --buttons \
+                            sends the whole question to the ntfy server; that server, and whoever else can read the \
+                            topic, can press them and answer in your place while the question waits.")]
     Add {
         /// How
         #[arg(value_enum)]
@@ -511,6 +513,9 @@ pub(crate) enum NotifyAction {
         /// What to call it
         #[arg(long)]
         name: Option<String>,
+        /// ntfy: show the whole question, with buttons that answer it; https:// only
+        #[arg(long)]
+        buttons: bool,
     },
     /// Be called like this no more
     Remove {

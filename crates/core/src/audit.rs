@@ -252,7 +252,8 @@ impl Look<'_> {
             | AuditEvent::RuleSet { .. }
             | AuditEvent::Acted { .. }
             | AuditEvent::Keyboard { .. }
-            | AuditEvent::Answered { .. } => {}
+            | AuditEvent::Answered { .. }
+            | AuditEvent::Pressed { .. } => {}
         }
         if entry.number.saturating_sub(self.sealed) > AUDIT_CHECKPOINT_ENTRIES + SLACK {
             self.fault(AuditFault::Unsealed(entry.number));

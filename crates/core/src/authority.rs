@@ -69,7 +69,7 @@ pub use self::decision::{CapabilityDecision, CapabilityRefusal, Decided, Permiss
 pub use self::delegation::{Delegation, PeerTurn, ReplyTo};
 pub use self::peer::{PeerMemory, RuleError, Term};
 use self::question::Open;
-pub use self::question::{OperatorAnswer, OperatorApprover, Question, QuestionId};
+pub use self::question::{Afar, OperatorAnswer, OperatorApprover, Question, QuestionId};
 use crate::limits::REQUESTS_PER_QUESTION;
 use crate::now::Now;
 
@@ -204,16 +204,10 @@ impl ConnectionAuthority {
         }
     }
 
-    /// The person at another device that the operator named answered. The same otherwise.
-    pub fn handle_approver(
-        &mut self,
-        memory: &mut PeerMemory,
-        question: QuestionId,
-        (device, yes): (DeviceId, bool),
-        now: Now,
-    ) {
+    /// The person answered from somewhere else. The same otherwise.
+    pub fn handle_afar(&mut self, memory: &mut PeerMemory, question: QuestionId, (from, yes): (Afar, bool), now: Now) {
         self.handle_timeout(memory, now);
-        self.become_answered(memory, question, yes, DecidedBy::Approver(device), now);
+        self.become_answered(memory, question, yes, from.by(), now);
     }
 
     /// Time has passed: questions that nobody answered become a no.
@@ -380,8 +374,8 @@ impl ConnectionAuthority {
         let Some(open) = self.open.remove(&id) else { return };
         memory.question_over();
         match by {
-            DecidedBy::Operator | DecidedBy::Approver(_) if yes => memory.said_yes(),
-            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Time => memory.said_no(now),
+            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Button if yes => memory.said_yes(),
+            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Button | DecidedBy::Time => memory.said_no(now),
             DecidedBy::Grant
             | DecidedBy::Rule
             | DecidedBy::Fault
@@ -446,6 +440,7 @@ impl ConnectionAuthority {
 const fn said(by: DecidedBy) -> DecidedBy {
     match by {
         DecidedBy::Approver(device) => DecidedBy::Approver(device),
+        DecidedBy::Button => DecidedBy::Button,
         DecidedBy::Grant
         | DecidedBy::Rule
         | DecidedBy::Operator

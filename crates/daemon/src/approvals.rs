@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cede_core::authority::{self, QuestionId};
+use cede_core::authority::{self, Afar, QuestionId};
 use cede_seal::verify::Verified;
 use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::control::{Answer, ApprovalSummary, exit};
@@ -194,11 +194,11 @@ impl Actor {
         self.settle_by(id, verdict, None);
     }
 
-    /// Ends a question with what was said: by the operator here, or by the person at a device.
-    pub(crate) fn settle_by(&mut self, id: ApprovalId, verdict: Result<(), Refusal>, approver: Option<DeviceId>) {
+    /// Ends a question with what was said: by the operator here, or from elsewhere.
+    pub(crate) fn settle_by(&mut self, id: ApprovalId, verdict: Result<(), Refusal>, from: Option<Afar>) {
         let Some(approval) = self.approvals.remove(&id) else { return };
         self.questions_changed = true;
-        let by = approver.map_or_else(|| decided_by(verdict), DecidedBy::Approver);
+        let by = from.map_or_else(|| decided_by(verdict), Afar::by);
         if verdict == Err(Refusal::Expired) {
             tracing::info!(peer = %approval.device.short(), %id, "nobody answered in time: the question is a no");
         }
@@ -215,7 +215,7 @@ impl Actor {
             (Question::Give { question, .. }, Ok(())) => self.find_for(question, true),
             (Question::Give { question, .. }, Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
             (Question::Capability { asker, question }, verdict) => {
-                self.answer_authority(asker, question.id, (verdict.is_ok(), approver));
+                self.answer_authority(asker, question.id, (verdict.is_ok(), from));
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Only a command of the operator here names such a device. What it is shown is what is shown here, made by one function from
 //! one encoding; its answer is held against what would be shown at the moment when it comes.
 
+use cede_core::authority::Afar;
 use cede_core::authority::approvers::{NoAnswer, Standing};
 use cede_seal::verify::verify;
 use cede_wire::approver::{AnswerTaken, ApproverAnswer, ApproverMessage, Posed, Wanted};
@@ -136,7 +137,11 @@ impl Actor {
                 self.once_durable(move |actor| {
                     let written = !actor.audit.is_broken();
                     if written {
-                        actor.settle_by(question, if yes { Ok(()) } else { Err(Refusal::Declined) }, Some(from));
+                        actor.settle_by(
+                            question,
+                            if yes { Ok(()) } else { Err(Refusal::Declined) },
+                            Some(Afar::Approver(from)),
+                        );
                     }
                     let outcome = if written { AnswerTaken::Taken } else { AnswerTaken::Refused };
                     actor.once_durable(move |actor| {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cede_core::authority::{
-    Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy,
+    Afar, Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy,
     OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, QuestionId, Request, RequestId, Term,
 };
 use cede_core::now::Now;
@@ -199,18 +199,13 @@ impl Actor {
         }
     }
 
-    /// A question of a link was answered: by the operator here, or by the person at a device that the operator named.
-    pub(crate) fn answer_authority(
-        &mut self,
-        asker: Asker,
-        question: QuestionId,
-        (yes, approver): (bool, Option<DeviceId>),
-    ) {
+    /// A question of a link was answered: by the operator here, or from elsewhere.
+    pub(crate) fn answer_authority(&mut self, asker: Asker, question: QuestionId, (yes, from): (bool, Option<Afar>)) {
         let now = self.context.clock.now();
         if let Some((at, memory)) = self.authorities.at(asker) {
             let answer = if yes { OperatorAnswer::Yes } else { OperatorAnswer::No };
-            match approver {
-                Some(device) => at.authority.handle_approver(memory, question, (device, yes), now),
+            match from {
+                Some(from) => at.authority.handle_afar(memory, question, (from, yes), now),
                 None => at.authority.handle_answer(memory, question, answer, now),
             }
             self.drain_authority(asker);

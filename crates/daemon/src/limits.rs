@@ -214,6 +214,23 @@ pub(crate) const CALL_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_se
 /// Longest address, and longest command with its arguments, in bytes.
 pub(crate) const CALL_WORDS_BYTES: usize = 4 << 10;
 
+/// Longest question that a call with buttons shows: ntfy takes messages of 4 KiB.
+pub(crate) const CALL_SHOWN_BYTES: usize = 3 << 10;
+/// Calls of one way whose buttons are listened to: ntfy.sh lets one address have thirty subscriptions.
+pub(crate) const LISTENING: usize = 16;
+/// Longest reading of what buttons send, until it begins anew: a line that is dead shows by then.
+pub(crate) const LISTEN_TIME: Duration = Duration::from_secs(20);
+/// Pause before it begins anew; it doubles where the reading before was short.
+pub(crate) const LISTEN_PAUSE: Duration = Duration::from_millis(250);
+/// Longest of these pauses.
+pub(crate) const LISTEN_PAUSE_MOST: Duration = Duration::from_secs(15);
+/// Bytes that a server may send for the buttons of one call: two presses, and what it says of itself in the meantime.
+pub(crate) const REPLY_BYTES: usize = 64 << 10;
+/// Longest line of these.
+pub(crate) const REPLY_LINE_BYTES: usize = 4 << 10;
+/// What came for the buttons of one call and decided nothing is recorded so many times.
+pub(crate) const PRESSES_NOTED: usize = 8;
+
 /// Digits of a question's id that a yes names: as many as are shown.
 pub(crate) const APPROVED_DIGITS: usize = 8;
 

@@ -4,20 +4,25 @@
 //! tried again a few times while its question still waits, and said in `cede status` and `cede doctor`.
 
 mod address;
+mod buttons;
 mod delivery;
 mod people;
+mod question;
+mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cede_store::home::Home;
+use cede_wire::control::ApprovalSummary;
 use cede_wire::control::notify::{NOTICE_SCHEMA, Notice, Sink, SinkSummary};
 use cede_wire::id::ApprovalId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
+use self::buttons::Buttons;
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::limits;
@@ -53,6 +58,8 @@ struct Health {
     failed: u64,
     /// Why the last call failed; none where it went through, or where there was none.
     trouble: Option<String>,
+    /// Why the answers of its buttons are not read.
+    deaf: Option<String>,
 }
 
 /// A call on its way.
@@ -61,6 +68,17 @@ struct Call {
     /// None: a test, which is made once.
     question: Option<ApprovalId>,
     notice: Arc<Notice>,
+    /// What buttons would answer; none where there are none.
+    asking: Option<Arc<buttons::Asking>>,
+}
+
+/// A question that waits.
+struct Waiting {
+    id: ApprovalId,
+    age: Duration,
+    /// What is said of it.
+    notice: Notice,
+    asking: Option<Arc<buttons::Asking>>,
 }
 
 /// A way as it lies on the disk.
@@ -135,7 +153,8 @@ impl Notices {
 impl Way {
     fn summary(&self, name: &str) -> SinkSummary {
         let health = lock(&self.health).clone();
-        let state = match (&health.trouble, health.told) {
+        let trouble = health.trouble.or(health.deaf);
+        let state = match (&trouble, health.told) {
             (Some(_), _) => "failing",
             (None, 0) => "untried",
             (None, _) => "ok",
@@ -145,9 +164,10 @@ impl Way {
             kind: self.sink.kind().to_owned(),
             place: address::place(&self.sink),
             state: state.to_owned(),
-            detail: health.trouble.unwrap_or_default(),
+            detail: trouble.unwrap_or_default(),
             told: health.told,
             failed: health.failed,
+            buttons: matches!(self.sink, Sink::Ntfy { buttons: true, .. }),
         }
     }
 }
@@ -166,13 +186,21 @@ impl Health {
 
 /// Makes the calls of one way, one after the other.
 async fn serve(context: Context, kept: Kept, mut inbox: mpsc::Receiver<Call>, health: Arc<Mutex<Health>>) {
+    // Whoever listens to what buttons send ends with the way.
+    let mut listening = JoinSet::new();
     while let Some(call) = inbox.recv().await {
-        make(&context, &kept, &call, &health).await;
+        while listening.try_join_next().is_some() {}
+        let room = listening.len() < limits::LISTENING;
+        let buttons = room.then(|| Buttons::of(&context, &kept.sink, call.asking.as_ref())).flatten();
+        let made = make(&context, &kept, &call, buttons.as_ref(), &health).await;
+        if let (true, Some(buttons)) = (made, buttons) {
+            listening.spawn(replies::listen(context.clone(), buttons, health.clone()));
+        }
     }
 }
 
-/// Tries a few times, as long as the question waits; a test once.
-async fn make(context: &Context, kept: &Kept, call: &Call, health: &Mutex<Health>) {
+/// Tries a few times, as long as the question waits; a test once. Whether it went through.
+async fn make(context: &Context, kept: &Kept, call: &Call, buttons: Option<&Buttons>, health: &Mutex<Health>) -> bool {
     let attempts = if call.question.is_some() { &limits::CALL_PAUSES[..] } else { &[Duration::ZERO] };
     let mut last = None;
     for pause in attempts {
@@ -180,8 +208,13 @@ async fn make(context: &Context, kept: &Kept, call: &Call, health: &Mutex<Health
         if !still_waits(context, call.question).await {
             break;
         }
-        match delivery::deliver(&kept.sink, &call.notice, limits::CALL_TIME).await {
-            Ok(()) => return lock(health).succeed(),
+        let header = |buttons: &Buttons| Some((buttons.text(&call.notice), buttons.header(&context.local).ok()?));
+        let actions = buttons.and_then(header);
+        match delivery::deliver(&kept.sink, &call.notice, actions, limits::CALL_TIME).await {
+            Ok(()) => {
+                lock(health).succeed();
+                return true;
+            }
             Err(why) => {
                 tracing::warn!(name = kept.name, why, "a call did not go through");
                 // Said at once: the person may look long before the last attempt.
@@ -193,6 +226,7 @@ async fn make(context: &Context, kept: &Kept, call: &Call, health: &Mutex<Health
     if let Some(why) = last {
         lock(health).give_up(why);
     }
+    false
 }
 
 async fn still_waits(context: &Context, question: Option<ApprovalId>) -> bool {
@@ -208,14 +242,14 @@ pub(crate) async fn watch(context: Context) {
         // One round ends when all questions that wait were called about.
         loop {
             let Ok(waiting) = context.ask(|actor| actor.waiting()).await else { return };
-            called.retain(|id| waiting.iter().any(|(waits, _, _)| waits == id));
-            let fresh = waiting.into_iter().filter(|(id, _, _)| !called.contains(id));
-            let (due, later): (Vec<_>, Vec<_>) = fresh.partition(|(_, age, _)| *age >= limits::CALL_AFTER);
-            for (id, _, notice) in due {
-                context.notices.call(&Call { question: Some(id), notice: Arc::new(notice) });
+            called.retain(|id| waiting.iter().any(|one| one.id == *id));
+            let fresh = waiting.into_iter().filter(|one| !called.contains(&one.id));
+            let (due, later): (Vec<_>, Vec<_>) = fresh.partition(|one| one.age >= limits::CALL_AFTER);
+            for Waiting { id, notice, asking, .. } in due {
+                context.notices.call(&Call { question: Some(id), notice: Arc::new(notice), asking });
                 called.push(id);
             }
-            let next = later.iter().map(|(_, age, _)| limits::CALL_AFTER.saturating_sub(*age)).min();
+            let next = later.iter().map(|one| limits::CALL_AFTER.saturating_sub(one.age)).min();
             match next {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => break,
@@ -225,15 +259,18 @@ pub(crate) async fn watch(context: Context) {
 }
 
 impl Actor {
-    /// The questions that wait, since when, and what is said of them.
-    fn waiting(&self) -> Vec<(ApprovalId, Duration, Notice)> {
+    /// The questions that wait.
+    fn waiting(&self) -> Vec<Waiting> {
         let now = Instant::now();
         let age = |id: &ApprovalId| self.approvals.get(id).map(|one| now.saturating_duration_since(one.asked));
-        let summaries = self.approval_summaries().into_iter();
-        summaries.filter_map(|one| Some((one.id, age(&one.id)?, self.notice(&one)))).collect()
+        let waiting = |one: ApprovalSummary| {
+            let (notice, asking) = (self.notice(&one), self.asking(one.id));
+            Some(Waiting { id: one.id, age: age(&one.id)?, notice, asking })
+        };
+        self.approval_summaries().into_iter().filter_map(waiting).collect()
     }
 
-    fn notice(&self, question: &cede_wire::control::ApprovalSummary) -> Notice {
+    fn notice(&self, question: &ApprovalSummary) -> Notice {
         let digits = question.id.short();
         Notice {
             schema: NOTICE_SCHEMA.to_owned(),

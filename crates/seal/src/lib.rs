@@ -7,6 +7,7 @@
 //! One contract: **nothing is parsed before it verifies, and nothing leaves an opener before its seal holds.**
 #![warn(missing_docs)]
 
+pub mod button;
 pub mod chunk;
 pub mod device;
 pub mod exchange;

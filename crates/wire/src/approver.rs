@@ -135,6 +135,28 @@ impl Signable for ApproverAnswer {
     }
 }
 
+/// What a button of a call stands for. Its token is made from all of it. Source: SPEC L-16.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Button {
+    /// The device that asks.
+    pub at: DeviceId,
+    /// The question there.
+    pub question: ApprovalId,
+    /// Hash of what the call shows.
+    pub shown: Hash,
+    /// The call: random, used once.
+    pub showing: ShowingId,
+    /// When the question ends, milliseconds since 1970.
+    pub expires_unix_ms: u64,
+    /// Only true is a yes.
+    pub yes: bool,
+}
+
+impl Button {
+    /// Separates these keys from all others. Source: `proto/NUMBERS.md`.
+    pub const DOMAIN: &'static str = "cede/1 button";
+}
+
 /// What became of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AnswerTaken {

@@ -35,6 +35,8 @@ pub enum DecidedBy {
     Closed,
     /// 9: the person at another device, which the operator named.
     Approver(DeviceId),
+    /// 10: a button of a call of ntfy.
+    Button,
 }
 
 impl DecidedBy {
@@ -51,6 +53,7 @@ impl DecidedBy {
             Self::Withdrawn => "a withdrawal",
             Self::Closed => "the end of the connection",
             Self::Approver(_) => "the person at another device",
+            Self::Button => "a button of ntfy",
         }
     }
 }
@@ -81,6 +84,22 @@ pub enum AuditOutcome {
     Failed,
     /// 2: what was to be done was not what was shown; nothing was done.
     Swapped,
+}
+
+/// What came to the topic of the buttons of a call, and what it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Press {
+    /// 0: the yes to what was shown; it decided.
+    Yes,
+    /// 1: the no; it decided.
+    No,
+    /// 2: the question was decided or over before; nothing was done.
+    Late,
+    /// 3: a yes to a question that is another one now; nothing was done.
+    Swapped,
+    /// 4: no token of this call; nothing was done.
+    Unknown,
 }
 
 /// What a person did that no peer asked for.
@@ -233,6 +252,17 @@ pub enum AuditEvent {
         /// The answer, signed where the person sits.
         answer: Signed<ApproverAnswer>,
     },
+    /// 11: a button of a call was pressed, or something else came to its topic. Durable before anything comes of it.
+    Pressed {
+        /// Who wants it.
+        who: DeviceId,
+        /// Which request.
+        of: AuditOf,
+        /// Hash of what the call showed.
+        shown: Hash,
+        /// What came, and what it did.
+        press: Press,
+    },
 }
 
 impl AuditEvent {
@@ -250,6 +280,7 @@ impl AuditEvent {
             Self::Missed { .. } => 8,
             Self::Keyboard { .. } => 9,
             Self::Answered { .. } => 10,
+            Self::Pressed { .. } => 11,
         }
     }
 }

@@ -9,6 +9,9 @@ use cede_wire::control::notify::{Notice, NotifyRequest, Sink, SinkSummary};
 
 use super::*;
 
+#[path = "buttons.rs"]
+mod buttons;
+
 /// A server that says this to everyone; what it was sent, by path.
 struct Server {
     url: String,

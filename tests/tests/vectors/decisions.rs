@@ -3,7 +3,7 @@
 use cede_wire::approver::{AnswerTaken, ApproverAnswer, ApproverMessage, Posed, Wanted};
 use cede_wire::audit::{
     AuditAct, AuditAnchor, AuditCheckpoint, AuditEntry, AuditEvent, AuditMirror, AuditOf, AuditOutcome, DecidedBy,
-    KeyboardChange,
+    KeyboardChange, Press,
 };
 use cede_wire::authority::{Locality, Reach, Rule, Shown, Subject};
 use cede_wire::canonical::Signed;
@@ -123,6 +123,7 @@ fn events() -> Vec<AuditEvent> {
         AuditEvent::Missed { by: who, signed: 1_000 },
         AuditEvent::Keyboard { session: key().id(), who: Some(who), change: KeyboardChange::Silent, typed: 300 },
         AuditEvent::Answered { who: asker(), of: request, answer: signed(&answer()) },
+        AuditEvent::Pressed { who, of: request, shown, press: Press::Swapped },
     ]
 }
 
@@ -155,6 +156,9 @@ pub(super) fn all() -> Vec<Vector> {
         times: 1,
     };
     all.push(named("audit event approved elsewhere", "U-15", "AuditEvent", &approved));
+    let AuditEvent::Decided { who, capability, of, allowed, shown, times, .. } = approved else { return all };
+    let pressed = AuditEvent::Decided { who, capability, of, allowed, by: DecidedBy::Button, shown, times };
+    all.push(named("audit event decided by a button", "L-16", "AuditEvent", &pressed));
     let unattended = AuditEvent::Decided {
         who: asker(),
         capability: Capability::File,
@@ -176,7 +180,7 @@ pub(super) fn all() -> Vec<Vector> {
         all.push(Vector { name: format!("message of approvers {number}"), ..message(said) });
     }
     all.push(named("audit event counted", "U-10", "AuditEvent", &many));
-    all.push(refused("audit event of a later version", "U-10", "AuditEvent", &[11], "the bytes are not a AuditEvent"));
+    all.push(refused("audit event of a later version", "U-10", "AuditEvent", &[12], "the bytes are not a AuditEvent"));
     let anchor = AuditAnchor { newest: point(1_000), against: Some((point(1_000), point(7))) };
     all.push(named("audit anchor", "U-13", "AuditAnchor", &anchor));
     for (number, said) in mirrors().iter().enumerate().skip(1) {

@@ -13,6 +13,9 @@ pub(crate) fn page(sinks: &[SinkSummary]) -> Page {
     let headings = ["name", "kind", "goes to", "state", ""].map(faint).to_vec();
     let mut page = Page::default();
     page.table(0, std::iter::once(headings).chain(sinks.iter().map(row)).collect(), &[2, 4]);
+    for sink in sinks.iter().filter(|sink| sink.buttons) {
+        page.line([plain(format!("{} has buttons that answer", sink.name))]);
+    }
     for sink in sinks.iter().filter(|sink| !sink.detail.is_empty()) {
         page.line([Span::new(Ink::Warn, format!("{}: ", sink.name)), plain(&sink.detail)]);
     }
@@ -49,12 +52,14 @@ mod tests {
             detail: detail.into(),
             told: 3,
             failed: u64::from(!detail.is_empty()),
+            buttons: name == "phone",
         };
         let text = page(&[sink("phone", "ok", ""), sink("chat", "failing", "the server answered 500")]).render(false);
         insta::assert_snapshot!(text, @r"
         name   kind     goes to                  state
         phone  webhook  https://hooks.example/…  ok       3 calls went through
         chat   webhook  https://hooks.example/…  failing  3 calls went through, 1 not
+        phone has buttons that answer
         chat: the server answered 500
         ");
         assert!(page(&[]).render(false).contains("cede notify add desktop"));

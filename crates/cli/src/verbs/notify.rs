@@ -18,7 +18,9 @@ pub(crate) fn run(hand: &Hand<'_>, action: Option<NotifyAction>) -> Result<u8, F
     let tried = matches!(action, Some(NotifyAction::Test { .. }));
     let request = match action {
         None => NotifyRequest::List,
-        Some(NotifyAction::Add { kind, words, name }) => NotifyRequest::Add { name, sink: sink(hand, kind, words)? },
+        Some(NotifyAction::Add { kind, words, name, buttons }) => {
+            NotifyRequest::Add { name, sink: sink(hand, kind, words, buttons)? }
+        }
         Some(NotifyAction::Remove { name }) => NotifyRequest::Remove { name },
         Some(NotifyAction::Test { name }) => NotifyRequest::Test { name },
     };
@@ -28,8 +30,11 @@ pub(crate) fn run(hand: &Hand<'_>, action: Option<NotifyAction>) -> Result<u8, F
     Ok(if failing { exit::FAILED } else { exit::OK })
 }
 
-fn sink(hand: &Hand<'_>, kind: SinkKind, words: Vec<String>) -> Result<Sink, Failure> {
+fn sink(hand: &Hand<'_>, kind: SinkKind, words: Vec<String>, buttons: bool) -> Result<Sink, Failure> {
     let usage = |why: &str, cure: &str| fault::local(exit::USAGE, "nothing was added", why, cure);
+    if buttons && kind != SinkKind::Ntfy {
+        return Err(usage("only ntfy has buttons that answer", "cede notify add ntfy --buttons"));
+    }
     match kind {
         SinkKind::Desktop if words.is_empty() => Ok(Sink::Desktop),
         SinkKind::Desktop => Err(usage("the desktop needs nothing more", "cede notify add desktop")),
@@ -38,7 +43,7 @@ fn sink(hand: &Hand<'_>, kind: SinkKind, words: Vec<String>) -> Result<Sink, Fai
         }
         SinkKind::Command => Ok(Sink::Command { argv: words }),
         SinkKind::Webhook => Ok(Sink::Webhook { url: address(hand, words)? }),
-        SinkKind::Ntfy => Ok(Sink::Ntfy { url: address(hand, words)? }),
+        SinkKind::Ntfy => Ok(Sink::Ntfy { url: address(hand, words)?, buttons }),
     }
 }
 

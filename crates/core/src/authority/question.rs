@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
+use cede_wire::audit::DecidedBy;
 use cede_wire::authority::Shown;
-use cede_wire::id::Hash;
+use cede_wire::id::{DeviceId, Hash};
 
 use super::RequestId;
 use crate::limits::{QUESTION, QUESTION_HELD};
@@ -43,6 +44,25 @@ pub enum OperatorAnswer {
     No,
     /// The question could not be put, or the answer could not be had. Counts as a no.
     Failed,
+}
+
+/// From where a person answered, if not from the device that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afar {
+    /// Another device that the operator named.
+    Approver(DeviceId),
+    /// A button of a call.
+    Button,
+}
+
+impl Afar {
+    /// How the record names it.
+    pub const fn by(self) -> DecidedBy {
+        match self {
+            Self::Approver(device) => DecidedBy::Approver(device),
+            Self::Button => DecidedBy::Button,
+        }
+    }
 }
 
 /// Somebody who can be asked, and how long there is for an answer.

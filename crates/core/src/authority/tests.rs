@@ -49,20 +49,20 @@ fn declined_connection_stays_declined() {
 /// Shows: U-3, U-15
 #[test]
 fn answer_of_another_device_counts_as_one_here_and_is_named() {
-    let phone = DeviceId::new([9; 32]);
-    for yes in [true, false] {
+    let phone = Afar::Approver(DeviceId::new([9; 32]));
+    for (from, yes) in [(phone, true), (phone, false), (Afar::Button, true), (Afar::Button, false)] {
         let mut one = World::new();
         one.asks(1, Capability::Drive, "");
         let question = one.authority.questions().next().map(|(id, _, _)| id).unwrap();
-        one.authority.handle_approver(&mut one.memory, question, (phone, yes), one.now);
+        one.authority.handle_afar(&mut one.memory, question, (from, yes), one.now);
         one.drain();
-        assert_eq!(one.decided(1), (yes, DecidedBy::Approver(phone)));
+        assert_eq!(one.decided(1), (yes, from.by()));
         one.asks(2, Capability::Drive, "");
-        assert_eq!((one.asked, one.decided(2)), (1, (yes, DecidedBy::Approver(phone))), "it holds as long");
-        one.authority.handle_approver(&mut one.memory, question, (phone, !yes), one.now);
+        assert_eq!((one.asked, one.decided(2)), (1, (yes, from.by())), "it holds as long");
+        one.authority.handle_afar(&mut one.memory, question, (from, !yes), one.now);
         one.drain();
         one.asks(3, Capability::Drive, "");
-        assert_eq!(one.decided(3), (yes, DecidedBy::Approver(phone)), "a second answer changes nothing");
+        assert_eq!(one.decided(3), (yes, from.by()), "a second answer changes nothing");
     }
 }
 
@@ -563,8 +563,8 @@ fn no_two_questions_have_the_same_bytes() {
 
 #[test]
 fn words_for_records_and_peers_are_their_own() {
-    use DecidedBy::{Closed, Fault, Grant, Operator, Pace, Size, Time, Withdrawn};
-    let by = [Grant, DecidedBy::Rule, Operator, Time, Fault, Pace, Size, Withdrawn, Closed];
+    use DecidedBy::{Button, Closed, Fault, Grant, Operator, Pace, Size, Time, Withdrawn};
+    let by = [Grant, DecidedBy::Rule, Operator, Time, Fault, Pace, Size, Withdrawn, Closed, Button];
     assert_eq!(by.map(DecidedBy::word).iter().collect::<BTreeSet<_>>().len(), by.len());
     use CapabilityRefusal::{Declined, NoApprover, NotGranted};
     let refusals = [NotGranted, NoApprover, Declined].map(|why| why.refusal().word());

@@ -6,7 +6,7 @@ use cede_core::audit::{AuditFault, verify_against};
 use cede_seal::verify::verify;
 use cede_store::audit::{AuditFiles, AuditLog, AuditMark};
 use cede_wire::approver::ApproverAnswer;
-use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome, DecidedBy, KeyboardChange};
+use cede_wire::audit::{AuditAct, AuditEntry, AuditEvent, AuditOf, AuditOutcome, DecidedBy, KeyboardChange, Press};
 use cede_wire::control::decisions::{AnchorLine, LogLine, LogVerdict};
 use cede_wire::control::{Answer, Failure, exit};
 use cede_wire::id::DeviceId;
@@ -207,6 +207,10 @@ fn line(entry: &AuditEntry, me: DeviceId, names: &BTreeMap<DeviceId, String>) ->
             let text = answer.map_or_else(unsigned, |answer| answer_text(&answer, me, &name));
             ("answered", Some(who), text)
         }
+        AuditEvent::Pressed { who, of, shown, press } => {
+            (line.about, line.shown) = (about(of), Some(*shown));
+            ("pressed", Some(who), press_text(*press, &name(who)))
+        }
     };
     (line.kind, line.who, line.text) = (kind.to_owned(), who.copied(), text);
     line.device = who.map(name);
@@ -240,7 +244,8 @@ fn decider(by: DecidedBy, name: &impl Fn(&DeviceId) -> String) -> String {
         | DecidedBy::Pace
         | DecidedBy::Size
         | DecidedBy::Withdrawn
-        | DecidedBy::Closed => by.word().to_owned(),
+        | DecidedBy::Closed
+        | DecidedBy::Button => by.word().to_owned(),
     }
 }
 
@@ -251,6 +256,17 @@ fn answer_text(answer: &ApproverAnswer, me: DeviceId, name: &impl Fn(&DeviceId) 
         return format!("{word} was answered here to {}", name(&answer.at));
     }
     format!("{} answered {word}", name(&answer.by))
+}
+
+fn press_text(press: Press, who: &str) -> String {
+    let nothing = match press {
+        Press::Yes => return format!("a button of ntfy said yes to {who}"),
+        Press::No => return format!("a button of ntfy said no to {who}"),
+        Press::Late => "the question was over",
+        Press::Swapped => "the question is another one now",
+        Press::Unknown => "it was no token of the call",
+    };
+    format!("what came for a button of ntfy decided nothing: {nothing}")
 }
 
 fn about(of: &AuditOf) -> Option<String> {

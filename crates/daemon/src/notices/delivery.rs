@@ -1,5 +1,6 @@
 //! One call by one way. Bounded in time whatever the other side does; reasons never repeat an address.
 
+use std::io::Read;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,24 @@ use ureq::{Agent, Error};
 
 use super::address::NOTIFY_SEND;
 
-/// Makes the call.
-pub(super) async fn deliver(sink: &Sink, notice: &Notice, time: Duration) -> Result<(), String> {
+/// Makes the call. `actions`: the text and the buttons of one that has buttons.
+pub(super) async fn deliver(
+    sink: &Sink,
+    notice: &Notice,
+    actions: Option<(String, String)>,
+    time: Duration,
+) -> Result<(), String> {
     match sink {
         Sink::Desktop => run(&desktop(notice), Vec::new(), time).await,
         Sink::Command { argv } => run(argv, json(notice)?, time).await,
-        Sink::Webhook { url } => post(url.clone(), JSON, json(notice)?, time).await,
-        Sink::Ntfy { url } => post(url.clone(), NTFY, sentence(notice).into_bytes(), time).await,
+        Sink::Webhook { url } => post(url.clone(), JSON, None, json(notice)?, time).await,
+        Sink::Ntfy { url, .. } => {
+            let (text, actions) = match actions {
+                Some((text, actions)) => (text, Some(actions)),
+                None => (sentence(notice), None),
+            };
+            post(url.clone(), NTFY, actions, text.into_bytes(), time).await
+        }
     }
 }
 
@@ -78,15 +90,32 @@ type Headers = &'static [(&'static str, &'static str)];
 const JSON: Headers = &[("Content-Type", "application/json")];
 const NTFY: Headers = &[("Content-Type", "text/plain; charset=utf-8"), ("Title", TITLE), ("Priority", "high")];
 
-async fn post(url: String, headers: Headers, body: Vec<u8>, time: Duration) -> Result<(), String> {
+async fn post(
+    url: String,
+    headers: Headers,
+    actions: Option<String>,
+    body: Vec<u8>,
+    time: Duration,
+) -> Result<(), String> {
     let posted = tokio::task::spawn_blocking(move || {
-        let request =
-            headers.iter().fold(agent(time).post(&url), |request, (name, value)| request.header(*name, *value));
+        let actions = actions.as_deref().map(|actions| ("Actions", actions));
+        let headers = headers.iter().copied().chain(actions);
+        let request = headers.fold(agent(time).post(&url), |request, (name, value)| request.header(name, value));
         let response = request.send(&body[..]).map_err(|error| reason(&error, time))?;
         let status = response.status();
         if status.is_success() { Ok(()) } else { Err(format!("the server answered {}", status.as_u16())) }
     });
     posted.await.unwrap_or_else(|_| Err("fault of ours: the call ended without a result".to_owned()))
+}
+
+/// What an address has to say, to be read until `time` is over. Blocks.
+pub(super) fn get(url: &str, time: Duration) -> Result<impl Read + use<>, String> {
+    let response = agent(time).get(url).call().map_err(|error| reason(&error, time))?;
+    let status = response.status();
+    if !status.is_success() {
+        return Err(format!("the server answered {}", status.as_u16()));
+    }
+    Ok(response.into_body().into_reader())
 }
 
 /// No redirects, no proxy, no cookies: what is called is what the person named.
@@ -129,7 +158,7 @@ const TITLE: &str = "cede: a question waits";
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::net::TcpListener;
     use std::time::Instant;
 
@@ -184,14 +213,14 @@ mod tests {
     async fn program_hears_the_notice_and_its_end_is_the_outcome() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("heard");
-        deliver(&words(&format!("cat > {}", file.display())), &notice(), TIME).await.unwrap();
+        deliver(&words(&format!("cat > {}", file.display())), &notice(), None, TIME).await.unwrap();
         let heard: Notice = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         assert_eq!(heard, notice());
-        assert_eq!(deliver(&words("exec 0<&-; exit 0"), &notice(), TIME).await, Ok(()), "it need not listen");
-        let failed = deliver(&words("exit 3"), &notice(), TIME).await.unwrap_err();
+        assert_eq!(deliver(&words("exec 0<&-; exit 0"), &notice(), None, TIME).await, Ok(()), "it need not listen");
+        let failed = deliver(&words("exit 3"), &notice(), None, TIME).await.unwrap_err();
         assert_eq!(failed, "sh ended with exit status: 3");
         let missing = Sink::Command { argv: vec!["/no/such/program".into()] };
-        let failed = deliver(&missing, &notice(), TIME).await.unwrap_err();
+        let failed = deliver(&missing, &notice(), None, TIME).await.unwrap_err();
         assert_eq!(failed, "/no/such/program does not start: entity not found");
     }
 
@@ -201,7 +230,7 @@ mod tests {
         let file = place.path().join("pid");
         let begun = Instant::now();
         let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        let failed = deliver(&words(&script), &notice(), Duration::from_secs(1)).await.unwrap_err();
+        let failed = deliver(&words(&script), &notice(), None, Duration::from_secs(1)).await.unwrap_err();
         assert_eq!(failed, "sh did not end within 1 s");
         assert!(begun.elapsed() < Duration::from_secs(4));
         let pid = std::fs::read_to_string(file).unwrap();
@@ -215,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn hook_is_posted_to_and_its_answer_is_the_outcome() {
         let (url, served) = server("HTTP/1.1 204 No Content\r\n\r\n");
-        deliver(&Sink::Webhook { url }, &notice(), TIME).await.unwrap();
+        deliver(&Sink::Webhook { url }, &notice(), None, TIME).await.unwrap();
         let taken = served.join().unwrap();
         assert!(taken.starts_with("POST /s3cret HTTP/1.1\r\n"), "{taken}");
         assert!(taken.to_lowercase().contains("content-type: application/json\r\n"), "{taken}");
@@ -225,7 +254,7 @@ mod tests {
             ["HTTP/1.1 500 No\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", "nonsense"]
         {
             let (url, served) = server(answer);
-            let failed = deliver(&Sink::Webhook { url }, &notice(), TIME).await.unwrap_err();
+            let failed = deliver(&Sink::Webhook { url }, &notice(), None, TIME).await.unwrap_err();
             served.join().unwrap();
             assert!(!failed.contains("s3cret") && !failed.contains("127.0.0.1"), "{failed}");
         }
@@ -236,11 +265,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/s3cret", listener.local_addr().unwrap());
         let begun = Instant::now();
-        let failed = deliver(&Sink::Webhook { url: url.clone() }, &notice(), Duration::from_secs(1)).await.unwrap_err();
+        let failed =
+            deliver(&Sink::Webhook { url: url.clone() }, &notice(), None, Duration::from_secs(1)).await.unwrap_err();
         assert_eq!(failed, "no answer within 1 s");
         assert!(begun.elapsed() < Duration::from_secs(4));
         drop(listener);
-        let failed = deliver(&Sink::Webhook { url }, &notice(), TIME).await.unwrap_err();
+        let failed = deliver(&Sink::Webhook { url }, &notice(), None, TIME).await.unwrap_err();
         assert!(failed.starts_with("no connection") && !failed.contains("s3cret"), "{failed}");
     }
 
@@ -248,7 +278,7 @@ mod tests {
     async fn server_whose_certificate_nobody_vouches_for_is_not_told() {
         let (url, served) = server("no TLS");
         let hook = Sink::Webhook { url: url.replace("http:", "https:") };
-        let failed = deliver(&hook, &notice(), Duration::from_secs(1)).await.unwrap_err();
+        let failed = deliver(&hook, &notice(), None, Duration::from_secs(1)).await.unwrap_err();
         assert!(!failed.contains("s3cret"), "{failed}");
         let taken = served.join();
         assert!(taken.is_err() || !taken.unwrap().contains("server"));
@@ -257,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn ntfy_gets_a_sentence_with_what_to_type() {
         let (url, served) = server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        deliver(&Sink::Ntfy { url }, &notice(), TIME).await.unwrap();
+        deliver(&Sink::Ntfy { url, buttons: false }, &notice(), None, TIME).await.unwrap();
         let taken = served.join().unwrap();
         assert!(taken.to_lowercase().contains("title: cede: a question waits\r\n"), "{taken}");
         assert!(taken.ends_with(

@@ -103,10 +103,10 @@ async fn test(context: &Context, device: String, name: Option<&str>) -> Result<A
         }
         Some(_) | None => {}
     }
-    let call = Call { question: None, notice: Arc::new(trial(device)) };
+    let call = Call { question: None, notice: Arc::new(trial(device)), asking: None };
     let trial = |(kept, health): (Kept, Arc<Mutex<Health>>)| {
         let (context, call) = (context.clone(), call.clone());
-        tokio::spawn(async move { make(&context, &kept, &call, &health).await })
+        tokio::spawn(async move { make(&context, &kept, &call, None, &health).await })
     };
     let trials: Vec<_> = chosen.into_iter().map(trial).collect();
     for one in trials {

@@ -61,7 +61,8 @@ pub struct LogLine {
     pub number: u64,
     /// When, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// `begun`, `asked`, `decided`, `outcome`, `rule-set`, `acted`, `keyboard`, `checkpoint`, `lost`, `missed` or `answered`.
+    /// `begun`, `asked`, `decided`, `outcome`, `rule-set`, `acted`, `keyboard`, `checkpoint`, `lost`, `missed`, `answered` or
+    /// `pressed`.
     pub kind: String,
     /// The device that it is about, by name.
     pub device: Option<String>,

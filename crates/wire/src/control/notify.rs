@@ -28,6 +28,9 @@ pub enum Sink {
     Ntfy {
         /// The topic's address, which may be a secret.
         url: String,
+        /// Its calls show the whole question and have buttons that answer it.
+        #[serde(default)]
+        buttons: bool,
     },
 }
 
@@ -85,6 +88,9 @@ pub struct SinkSummary {
     pub told: u64,
     /// Calls that were given up or left out.
     pub failed: u64,
+    /// Its calls have buttons that answer.
+    #[serde(default)]
+    pub buttons: bool,
 }
 
 /// A call. It holds no word of a peer but its name, which its person and this one agreed on.
