@@ -294,6 +294,13 @@ impl Ledger {
         Ok(Heading { to: first.origin, in_reply_to: Some(first), conversation: Some(conversation), hops })
     }
 
+    /// How the answer to a task begins. It is due whatever became of the conversation: where that one takes no more replies,
+    /// it begins another.
+    pub fn answer_to(&self, task: LetterId) -> Heading {
+        let anew = Heading { to: task.origin, in_reply_to: Some(task), conversation: Some(task), hops: 1 };
+        self.reply_to(task).unwrap_or(anew)
+    }
+
     /// The letters of tasks that are not over: they stay among those that ended, until this is said without them.
     pub fn keep(&mut self, tasks: BTreeSet<LetterId>) {
         self.tasks = tasks;

@@ -72,7 +72,7 @@ impl Actor {
             Command::Tell(request) => self.ask_tell(request, replies),
             Command::Inbox { sent, all } => self.ask_inbox(sent, all, replies),
             Command::Letter { id } => self.ask_letter(&id, replies),
-            Command::MarkLetter { id, acted } => self.durably(replies, |actor| actor.mark_letter(&id, acted)),
+            Command::MarkLetter { id, acted } => self.mark_letter(&id, acted, replies),
             Command::ReleaseLetters { device } => self.durably(replies, |actor| actor.release_letters(&device)),
             Command::Send(request) => self.send_files(request, replies),
             Command::Transfers => replies.done(Answer::Transfers { transfers: self.transfer_summaries() }),

@@ -27,7 +27,7 @@ use crate::limits;
 mod people;
 mod telling;
 
-pub(crate) use telling::{Tellings, Watches, session_there};
+pub(crate) use telling::{Address, Tellings, Watches, session_there};
 
 /// Words that are being kept and of which the ledger does not know yet whether a letter needs them: two peers may pass on the
 /// same letter, and what comes to nothing for one must not take the words from the other.
@@ -164,19 +164,13 @@ impl Actor {
                 if self.ledger.received(id).is_some_and(|letter| letter.kept.facts.session.is_some()) {
                     self.pass_letters_on();
                 }
-                self.task_may_have_come(id);
             }
             LedgerEvent::Moved { id, .. } => {
                 self.told_moved(id);
                 self.task_moved(id);
             }
             LedgerEvent::Forget(digest) => {
-                if self.words.0.contains_key(&digest) || self.ledger.needs(&digest) {
-                    return;
-                }
-                if let Err(error) = self.context.letters.remove(&digest) {
-                    tracing::debug!(%error, "the words of a message were not removed");
-                }
+                self.forget_words(&digest);
             }
             LedgerEvent::Quarantined(id) => {
                 tracing::error!(peer = %id.origin.short(), "two messages came under one id; no more are taken: cede inbox");
@@ -197,6 +191,16 @@ impl Actor {
         }
     }
 
+    /// Words that no letter needs go.
+    pub(crate) fn forget_words(&self, digest: &Hash) {
+        if self.words.0.contains_key(digest) || self.ledger.needs(digest) {
+            return;
+        }
+        if let Err(error) = self.context.letters.remove(digest) {
+            tracing::debug!(%error, "the words of a message were not removed");
+        }
+    }
+
     /// A frame of letters: its words become durable first, then the ledger says what of it is new.
     pub(crate) fn letters_came(&mut self, asker: Asker, letters: Letters) {
         let from = asker.device;
@@ -207,7 +211,7 @@ impl Actor {
         let wanted = taken && !self.ledger.is_quarantined(from);
         let open = wanted && self.has_journal_room();
         let known = |seq| self.ledger.knows(from, letters.incarnation, seq);
-        let mut words = Vec::new();
+        let (mut words, mut parts) = (Vec::new(), Vec::new());
         let mut arrival = Arrival { incarnation: letters.incarnation, number: letters.number, items: Vec::new() };
         for item in letters.items {
             match item {
@@ -220,9 +224,7 @@ impl Actor {
                     }
                     if open && !known(posted.seq) {
                         words.push(encode(&posted.letter));
-                        if posted.letter.part.is_some() {
-                            self.tasks.expect(posted.letter.digest());
-                        }
+                        parts.extend(posted.letter.part.is_some().then_some(posted.seq));
                     }
                     arrival.items.push(arrived(&posted));
                 }
@@ -230,7 +232,7 @@ impl Actor {
         }
         if words.is_empty() {
             // A question, or what is known: nothing has to be written for it.
-            return self.take_letters(asker, arrival, open);
+            return self.take_letters(asker, arrival, open, &parts);
         }
         if !self.errands.begin(from, Errand::KeepLetters) {
             // It is said again.
@@ -245,14 +247,14 @@ impl Actor {
             let taken = move |actor: &mut Actor| {
                 actor.errands.end(from, Errand::KeepLetters);
                 actor.words.lay_down(&digests);
-                actor.take_letters(asker, arrival, space);
+                actor.take_letters(asker, arrival, space, &parts);
             };
             context.tell(taken).await;
         });
     }
 
-    /// The words of what is new are durable, or there is no space for any.
-    fn take_letters(&mut self, asker: Asker, mut arrival: Arrival, space: bool) {
+    /// The words of what is new are durable, or there is no space for any. Those of `parts` have something beside them.
+    fn take_letters(&mut self, asker: Asker, mut arrival: Arrival, space: bool, parts: &[u64]) {
         let from = asker.device;
         let welcome = welcome(self.permission(asker, Capability::Message));
         let space = space && welcome == Welcome::Taken;
@@ -275,6 +277,9 @@ impl Actor {
         admitted.retain(|device| if *device == from { granted } else { self.may_tell(*device) });
         let admits = |device| admitted.contains(&device);
         self.ledger.handle_letters(from, &arrival, &admits, space, self.context.clock.now());
+        let (incarnation, stream) = (arrival.incarnation, self.context.local.device());
+        let came = parts.iter().map(|seq| LetterId { origin: from, incarnation, stream, seq: *seq });
+        self.look_for_parts(came.collect());
     }
 
     /// Letters leave the journal's last part to what matters more.

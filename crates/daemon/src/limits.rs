@@ -252,18 +252,18 @@ pub(crate) const ELSEWHERE_LIFE: Duration = cede_core::limits::QUESTION_HELD;
 /// How long a person waits to hear whether the other device took the answer.
 pub(crate) const ANSWER_TAKEN: Duration = Duration::from_secs(10);
 
-/// Letters with a part that are being kept at once; beyond it they are found at the next start.
-pub(crate) const PARTS_EXPECTED: usize = 4_096;
 /// Tasks of one peer that wait for their yes. Their questions are far fewer.
 pub(crate) const TASKS_WAITING: usize = 64;
 /// Tasks that agents work on at once: each is a program with a model behind it.
 pub(crate) const TASKS_RUNNING: usize = 4;
+/// Tasks that run or whose answer cannot be told yet: each such answer is kept in memory, with up to 80 KiB.
+pub(crate) const TASKS_UNANSWERED: usize = 64;
 /// Places of ended tasks that are kept, each with up to 8 MiB of output and perhaps a directory of the agent's.
 pub(crate) const TASK_PLACES: usize = 32;
 /// Time that they are kept: for as long as a message about them lives.
 pub(crate) const TASK_PLACES_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Pause before a task is asked about again for which there was no room among the questions.
-pub(crate) const TASK_ASKED_AGAIN: Duration = Duration::from_secs(30);
+/// Pause before a task or files are looked at again for which there was no room among the questions, or no record could be written.
+pub(crate) const ASKED_AGAIN: Duration = Duration::from_secs(30);
 /// Pause before an answer is told again for which the outbox had no room.
 pub(crate) const TASK_ANSWERED_AGAIN: Duration = Duration::from_secs(60);
 /// Time in which a peer that is there has said that a task came, or why it is refused.

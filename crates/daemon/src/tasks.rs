@@ -20,21 +20,22 @@ use cede_core::ledger::Standing;
 use cede_core::tasks::TaskBook;
 use cede_wire::audit::{AuditOf, AuditOutcome};
 use cede_wire::canonical::encode;
-use cede_wire::control::exit;
+use cede_wire::control::{Failure, exit};
 use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::letter::{Letter, LetterId, LetterState};
 use cede_wire::member::Capability;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::AgentKind;
-use cede_wire::task::{Part, TaskOutcome, TaskResult, TaskScope};
+use cede_wire::task::{Part, TaskOutcome, TaskRecord, TaskResult, TaskScope};
 
 use crate::actor::Actor;
 use crate::authorities::Asker;
+use crate::context::Context;
 use crate::control::Replies;
 use crate::letters::words_of;
 use crate::limits;
-use crate::offering::failure;
+use crate::offering::{failure, stopping};
 
 mod answering;
 mod asking;
@@ -47,13 +48,13 @@ mod running;
 #[derive(Default)]
 pub(crate) struct Tasks {
     book: TaskBook,
-    /// Of letters that are on their way into the inbox: those with a part.
-    parts: BTreeSet<Hash>,
     /// Tasks of peers that are not decided.
     waiting: BTreeMap<LetterId, Waiting>,
     running: BTreeMap<LetterId, Running>,
     /// What agents of peers did last for tasks that were asked for here.
     lines: BTreeMap<LetterId, String>,
+    /// Peers whose tasks are looked at again after a pause.
+    later: BTreeSet<DeviceId>,
     /// Who waits for the end of a task.
     watches: Vec<(LetterId, Replies)>,
 }
@@ -102,14 +103,6 @@ impl Tasks {
     pub(crate) fn of(book: TaskBook) -> Self {
         Self { book, ..Self::default() }
     }
-
-    /// A letter with a part is being kept.
-    pub(crate) fn expect(&mut self, digest: Hash) {
-        // What is more than this is found at the next start.
-        if self.parts.len() < limits::PARTS_EXPECTED {
-            self.parts.insert(digest);
-        }
-    }
 }
 
 impl Actor {
@@ -119,23 +112,20 @@ impl Actor {
             return;
         }
         self.end_tasks_of_strangers();
+        self.tasks_that_began_are_acted_on();
         self.tasks_were_cut_off();
         self.collect_places();
         let open: Vec<LetterId> = self.ledger.inbox().filter(is_open).map(|letter| letter.kept.id).collect();
         self.look_for_parts(open);
     }
 
-    /// A letter stands in the inbox.
-    pub(crate) fn task_may_have_come(&mut self, id: LetterId) {
-        let digest = self.ledger.received(id).map(|letter| letter.kept.facts.digest);
-        if digest.is_some_and(|digest| self.tasks.parts.remove(&digest)) {
-            self.look_for_parts(vec![id]);
-        }
-    }
-
-    fn look_for_parts(&self, ids: Vec<LetterId>) {
+    /// Looks into letters of the inbox that may have a part.
+    pub(crate) fn look_for_parts(&self, ids: Vec<LetterId>) {
         let letters: Vec<(LetterId, Hash)> =
             ids.into_iter().filter_map(|id| Some((id, self.ledger.received(id)?.kept.facts.digest))).collect();
+        if letters.is_empty() {
+            return;
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
             for (id, digest) in letters {
@@ -240,24 +230,34 @@ impl Actor {
         }
     }
 
-    fn answered_already(&self, task: LetterId) -> Option<Standing> {
-        self.ledger.outbox().find(|letter| letter.kept.facts.in_reply_to == Some(task))
+    /// What was told in reply to a task. One of them may be its answer; the others are a person's words.
+    fn replies_to(&self, task: LetterId) -> Vec<(LetterId, Hash)> {
+        let replies = self.ledger.outbox().filter(|letter| letter.kept.facts.in_reply_to == Some(task));
+        replies.map(|letter| (letter.kept.id, letter.kept.facts.digest)).collect()
+    }
+
+    /// The book says more: that becomes durable, and the letters of what is not over stay.
+    fn write_book(&mut self, record: TaskRecord) {
+        self.record(Record::Task(record));
+        self.ledger.keep(self.tasks.book.open());
+    }
+
+    /// That a task begins is durable a moment before that its letter is acted on. A death between the two must not have
+    /// anybody asked about what is begun.
+    fn tasks_that_began_are_acted_on(&mut self) {
+        let began: Vec<LetterId> = self.tasks.book.all_that_ran().map(|(id, _)| id).collect();
+        began.into_iter().for_each(|id| self.end_letter(id, LetterState::Acted));
     }
 
     /// What a restart cut off is over: what it left is ended, and the asker is told.
     fn tasks_were_cut_off(&mut self) {
         for id in self.tasks.book.cut_off() {
-            let (context, answer) = (self.context.clone(), self.answered_already(id));
+            let (context, replies) = (self.context.clone(), self.replies_to(id));
             tokio::spawn(async move {
-                if let Some(answer) = answer {
-                    let digest = answer.kept.facts.digest;
-                    let words = context.block(move |context| words_of(context, &digest)).await;
-                    let part = words.ok().flatten().and_then(|letter| Part::read(letter.part.as_ref()?).ok().flatten());
-                    let outcome = match part {
-                        Some(Part::Result(result)) => result.outcome,
-                        Some(Part::Task(_) | Part::Withdrawn(_)) | None => TaskOutcome::Interrupted,
-                    };
-                    return context.tell(move |actor| actor.task_is_over(id, outcome)).await;
+                let answer = context.block(move |context| answer_among(context, &replies)).await;
+                let Ok(answer) = answer else { return };
+                if let Some((result, _)) = answer {
+                    return context.tell(move |actor| actor.task_is_over(id, result.outcome)).await;
                 }
                 let left = context.block(move |_| cede_agent::turns::end_marked(&mark(id))).await.unwrap_or_default();
                 tracing::warn!(id = id.short(), left, "a task was cut off; it is not done again");
@@ -269,7 +269,7 @@ impl Actor {
     fn task_is_over(&mut self, id: LetterId, outcome: TaskOutcome) {
         let Some(ran) = self.tasks.book.ran(id) else { return };
         let Some(record) = self.tasks.book.end(id, outcome) else { return };
-        self.record(Record::Task(record));
+        self.write_book(record);
         self.collect_places();
         let came = if outcome == TaskOutcome::Done { AuditOutcome::Done } else { AuditOutcome::Failed };
         self.came_of(id.origin, ran.of, Capability::Delegate, came);
@@ -277,6 +277,36 @@ impl Actor {
             self.tasks.book.forget(id.origin);
         }
     }
+}
+
+/// A command about messages is about to deal with this letter. What it has beside its words is looked at first; a task ends
+/// by its answer and by nothing else.
+pub(crate) async fn leave_tasks(
+    context: &Context,
+    (id, digest): (LetterId, Hash),
+    what: &'static str,
+) -> Result<(), Failure> {
+    let words = context.block(move |context| words_of(context, &digest)).await.map_err(stopping)?;
+    let Some(letter) = words.filter(|letter| letter.part.is_some()) else { return Ok(()) };
+    let open = context.ask(move |actor| {
+        actor.part_came(id, letter);
+        actor.tasks.waiting.contains_key(&id) || actor.tasks.book.ran(id).is_some_and(|ran| ran.outcome.is_none())
+    });
+    if !open.await.map_err(stopping)? {
+        return Ok(());
+    }
+    let why = "it is a task, which its answer ends";
+    Err(failure(exit::FAILED, what, why, "cede tasks says how far it is; cede tasks --cancel ID ends it"))
+}
+
+/// The answer to a task, with its words, among what was told in reply to it. Blocks.
+fn answer_among(context: &Context, replies: &[(LetterId, Hash)]) -> Option<(TaskResult, String)> {
+    replies.iter().filter_map(|(_, digest)| words_of(context, digest)).find_map(|letter| {
+        match Part::read(letter.part.as_ref()?) {
+            Ok(Some(Part::Result(result))) => Some((*result, letter.text)),
+            Ok(Some(Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_) => None,
+        }
+    })
 }
 
 fn is_open(letter: &Standing) -> bool {

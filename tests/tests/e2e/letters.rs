@@ -278,3 +278,40 @@ fn messages_that_many_tell_at_once_each_come_once() {
     expected.sort();
     assert_eq!(came, expected);
 }
+
+/// Shows: M-9
+#[test]
+fn replies_that_are_told_at_once_are_no_more_than_a_conversation_has() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let question = tell(a, "server", "who is there?");
+    let reply = || TellRequest { reply: Some(question.id.clone()), text: "me".to_owned(), ..TellRequest::default() };
+    let told: Vec<bool> = std::thread::scope(|scope| {
+        let tellers: Vec<_> = (0..24).map(|_| scope.spawn(|| told(b, reply()).is_ok())).collect();
+        tellers.into_iter().map(|teller| teller.join().unwrap()).collect()
+    });
+    assert_eq!(told.iter().filter(|told| **told).count(), 16);
+    assert_eq!(letters(b, true, true).len(), 16);
+    let kept = std::fs::read_dir(b.state().join("letters")).unwrap().count();
+    assert_eq!(kept, 17, "the words of the others are gone");
+}
+
+/// Shows: M-15
+#[test]
+fn words_that_are_written_while_their_device_is_removed_are_not_kept() {
+    let devices = Devices::paired(CEDE);
+    let a = &devices.a;
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let hello =
+                    || TellRequest { device: "server".to_owned(), text: "hello".into(), ..TellRequest::default() };
+                while told(a, hello()).is_ok() {}
+            });
+        }
+        wait_until("some are told", || letters(a, true, true).len() > 20);
+        a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
+    });
+    wait_until("its messages are gone", || letters(a, true, true).is_empty());
+    wait_until("their words are gone too", || std::fs::read_dir(a.state().join("letters")).unwrap().count() == 0);
+}

@@ -13,6 +13,8 @@ use cede_wire::task::TaskScope;
 
 #[path = "tasks_cut.rs"]
 mod cut;
+#[path = "tasks_kept.rs"]
+mod kept;
 
 use super::{CEDE, decide, question, refused};
 

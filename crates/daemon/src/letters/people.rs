@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::control::Replies;
 use crate::limits;
 use crate::offering::{failure, stopping};
+use crate::tasks::leave_tasks;
 
 impl Actor {
     /// Letters that nobody has read yet.
@@ -217,8 +218,21 @@ impl Actor {
         });
     }
 
-    pub(crate) fn mark_letter(&mut self, text: &str, acted: bool) -> Result<Answer, Failure> {
-        let id = self.find_received(text)?.kept.id;
+    pub(crate) fn mark_letter(&self, text: &str, acted: bool, replies: Replies) {
+        let letter = match self.find_received(text) {
+            Ok(letter) => letter.kept,
+            Err(failed) => return replies.failed(failed),
+        };
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            if let Err(failed) = leave_tasks(&context, (letter.id, letter.facts.digest), NOT_MARKED).await {
+                return replies.failed(failed);
+            }
+            context.tell(move |actor| actor.durably(replies, |actor| actor.mark(letter.id, acted))).await;
+        });
+    }
+
+    fn mark(&mut self, id: LetterId, acted: bool) -> Result<Answer, Failure> {
         let state = if acted { LetterState::Acted } else { LetterState::Refused(Refusal::Declined) };
         let marked = self.ledger.mark(id, state, self.context.clock.now());
         marked.map_err(|error| not_marked(&error))?;
@@ -310,5 +324,7 @@ fn pick(letters: impl Iterator<Item = Standing>, text: &str) -> Result<Standing,
 }
 
 fn not_marked(error: &MarkError) -> Failure {
-    failure(exit::FAILED, "the message is as it was", &error.to_string(), "cede inbox --all")
+    failure(exit::FAILED, NOT_MARKED, &error.to_string(), "cede inbox --all")
 }
+
+const NOT_MARKED: &str = "the message is as it was";

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cede_core::ledger::{Heading, MarkError, TellError, Told};
 use cede_wire::canonical::encode;
 use cede_wire::control::{Answer, Failure, TellRequest, TellUntil, exit};
-use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterState};
 use cede_wire::refusal::Refusal;
 
@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::control::Replies;
 use crate::offering::{failure, stopping};
 use crate::sessions;
+use crate::tasks::leave_tasks;
 
 /// Those who wait until a letter is somewhere.
 #[derive(Default)]
@@ -43,6 +44,7 @@ struct Waiting {
 struct Telling {
     told: Told,
     letter: Vec<u8>,
+    parent: Option<LetterId>,
     request: TellRequest,
     replies: Replies,
 }
@@ -67,18 +69,27 @@ impl Tellings {
     }
 }
 
+/// Where words go.
+pub(crate) struct Address {
+    pub(crate) heading: Heading,
+    /// The device's name.
+    pub(crate) name: String,
+    /// The message that they answer, with the digest of its words.
+    parent: Option<(LetterId, Hash)>,
+}
+
 impl Actor {
     pub(crate) fn ask_tell(&mut self, request: TellRequest, replies: Replies) {
         match self.heading(&request) {
-            Ok((heading, name)) => {
+            Ok(address) => {
                 let context = self.context.clone();
-                tokio::spawn(async move { tell(&context, request, heading, &name, replies).await });
+                tokio::spawn(async move { tell(&context, request, address, replies).await });
             }
             Err(failed) => replies.failed(failed),
         }
     }
 
-    pub(crate) fn heading(&self, request: &TellRequest) -> Result<(Heading, String), Failure> {
+    pub(crate) fn heading(&self, request: &TellRequest) -> Result<Address, Failure> {
         if self.read_only {
             return Err(failure(exit::FAILED, NOT_TOLD, "the journal is damaged", "cede doctor"));
         }
@@ -91,11 +102,10 @@ impl Actor {
             let why = format!("{seconds} s is no time that it may wait: 1 s to {longest} s");
             return Err(failure(exit::USAGE, NOT_TOLD, &why, "--expires 2h"));
         }
-        let heading = match &request.reply {
-            Some(reply) => {
-                let parent = self.find_received(reply)?;
-                self.ledger.reply_to(parent.kept.id).map_err(|error| self.not_told(&error, None))?
-            }
+        let parent = request.reply.as_ref().map(|reply| self.find_received(reply)).transpose()?;
+        let parent = parent.map(|parent| (parent.kept.id, parent.kept.facts.digest));
+        let heading = match parent {
+            Some((parent, _)) => self.ledger.reply_to(parent).map_err(|error| self.not_told(&error, None))?,
             None => {
                 let to = self.find_member(&request.device)?.device();
                 Heading { to, in_reply_to: None, conversation: None, hops: 0 }
@@ -106,14 +116,33 @@ impl Actor {
             let why = "full: the journal is so long that the rest of it is for moves and receipts";
             return Err(failure(exit::PENDING, NOT_TOLD, why, "a restart shortens it: cede stop; cede up"));
         }
-        if !self.peers.is_member(heading.to) {
-            let why = format!("{name} is no member any more");
-            return Err(failure(exit::FAILED, NOT_TOLD, &why, "cede devices"));
-        }
+        self.is_there(heading.to)?;
         self.ledger
             .may_tell(heading.to, request.text.len())
             .map_err(|error| self.not_told(&error, Some(heading.to)))?;
-        Ok((heading, name))
+        Ok(Address { heading, name, parent })
+    }
+
+    fn is_there(&self, device: DeviceId) -> Result<(), Failure> {
+        if self.peers.is_member(device) {
+            return Ok(());
+        }
+        let why = format!("{} is no member any more", self.device_name(device));
+        Err(failure(exit::FAILED, NOT_TOLD, &why, "cede devices"))
+    }
+
+    /// The words are durable: the ledger takes the letter, if what was so before they were written is so still. If not, the
+    /// words go.
+    pub(crate) fn tell_kept(&mut self, told: Told, parent: Option<LetterId>) -> Result<LetterId, Failure> {
+        let id = self.is_there(told.to).and_then(|()| {
+            let may = parent.map_or(Ok(()), |parent| self.ledger.reply_to(parent).map(|_| ()));
+            let id = may.and_then(|()| self.ledger.tell(told, self.context.clock.now()));
+            id.map_err(|error| self.not_told(&error, Some(told.to)))
+        });
+        if id.is_err() {
+            self.forget_words(&told.facts.digest);
+        }
+        id
     }
 
     pub(crate) fn not_told(&self, error: &TellError, to: Option<DeviceId>) -> Failure {
@@ -147,19 +176,17 @@ impl Actor {
         failure(exit, NOT_TOLD, &why, &cure)
     }
 
-    /// The words are durable: the ledger takes the letter, and who waits is noted.
-    fn told(&mut self, told: Told, request: &TellRequest, replies: Replies) -> Result<(), Failure> {
-        let now = self.context.clock.now();
-        let id = self.ledger.tell(told, now).map_err(|error| self.not_told(&error, Some(told.to)))?;
-        if let Some(reply) = &request.reply
-            && let Ok(parent) = self.find_received(reply)
-        {
+    /// The ledger takes the letter, and who waits is noted.
+    fn told(&mut self, telling: &Telling) -> Result<(), Failure> {
+        let (told, parent) = (telling.told, telling.parent);
+        let id = self.tell_kept(told, parent)?;
+        if let Some(parent) = parent {
             // Whoever answers has dealt with it. One that ended before stays as it ended.
-            let marked = self.ledger.mark(parent.kept.id, LetterState::Acted, now);
-            debug_assert!(!matches!(marked, Err(MarkError::Unknown)), "it was found");
+            let marked = self.ledger.mark(parent, LetterState::Acted, self.context.clock.now());
+            debug_assert!(!matches!(marked, Err(MarkError::Unknown)), "it was answered");
         }
         self.reach(told.to);
-        self.watch(id, request, replies);
+        self.watch(id, &telling.request, telling.replies.clone());
         Ok(())
     }
 
@@ -223,10 +250,16 @@ fn reached(until: TellUntil, state: Option<LetterState>) -> bool {
     }
 }
 
-async fn tell(context: &Context, request: TellRequest, heading: Heading, name: &str, replies: Replies) {
+async fn tell(context: &Context, request: TellRequest, address: Address, replies: Replies) {
+    let Address { heading, name, parent } = address;
+    if let Some(parent) = parent
+        && let Err(failed) = leave_tasks(context, parent, NOT_TOLD).await
+    {
+        return replies.failed(failed);
+    }
     let wanted = request.session.clone();
     let session = match wanted {
-        Some(text) => match session_there(context, heading.to, &text, name).await {
+        Some(text) => match session_there(context, heading.to, &text, &name).await {
             Ok(session) => Some(session),
             Err(failed) => return replies.failed(failed),
         },
@@ -239,7 +272,8 @@ async fn tell(context: &Context, request: TellRequest, heading: Heading, name: &
     let facts = LetterFacts::of(&letter);
     let expires = request.expires_in_s.map_or(cede_core::limits::LETTER_TTL, Duration::from_secs);
     let told = Told { to: heading.to, facts, expires };
-    if context.tellings.add(Telling { told, letter: encode(&letter), request, replies }) {
+    let parent = parent.map(|(parent, _)| parent);
+    if context.tellings.add(Telling { told, letter: encode(&letter), parent, request, replies }) {
         while let Some(tellings) = context.tellings.take() {
             keep_and_tell(context, tellings).await;
         }
@@ -259,9 +293,9 @@ async fn keep_and_tell(context: &Context, mut tellings: Vec<Telling>) {
         return tellings.into_iter().for_each(|telling| telling.replies.failed(failed.clone()));
     }
     let all = move |actor: &mut Actor| {
-        for Telling { told, request, replies, .. } in tellings {
-            if let Err(failed) = actor.told(told, &request, replies.clone()) {
-                replies.failed(failed);
+        for telling in tellings {
+            if let Err(failed) = actor.told(&telling) {
+                telling.replies.failed(failed);
             }
         }
     };

@@ -3,7 +3,6 @@
 use cede_core::ledger::{TellError, Told};
 use cede_wire::canonical::encode;
 use cede_wire::letter::{Letter, LetterFacts, LetterId};
-use cede_wire::record::Record;
 use cede_wire::task::{Part, TaskResult};
 
 use crate::actor::Actor;
@@ -13,16 +12,10 @@ use crate::limits;
 impl Actor {
     /// Answers a task. What cannot be told now is told later: the program does not run again for it.
     pub(super) fn answer_task(&mut self, id: LetterId, result: TaskResult, text: String) {
-        if self.answered_already(id).is_some() {
+        if !self.peers.is_member(id.origin) {
             return self.task_is_over(id, result.outcome);
         }
-        let heading = match self.ledger.reply_to(id) {
-            Ok(heading) => heading,
-            Err(error) => {
-                tracing::warn!(id = id.short(), %error, "a task cannot be answered");
-                return self.task_is_over(id, result.outcome);
-            }
-        };
+        let heading = self.ledger.answer_to(id);
         let Ok(nonce) = random() else { return self.answer_later(id, result, text) };
         let letter = Letter {
             nonce,
@@ -35,6 +28,9 @@ impl Actor {
             part: Some(Part::Result(Box::new(result.clone())).to_part()),
         };
         let (to, facts) = (heading.to, LetterFacts::of(&letter));
+        if matches!(self.ledger.may_tell(to, letter.bytes()), Err(TellError::Full { .. } | TellError::TooMany)) {
+            return self.answer_later(id, result, text);
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
             let kept = context.block(move |context| context.letters.put(&encode(&letter))).await;
@@ -46,10 +42,17 @@ impl Actor {
 
     fn tell_answer(&mut self, id: LetterId, told: Option<Told>, result: TaskResult, text: String) {
         let Some(told) = told else { return self.answer_later(id, result, text) };
-        match self.ledger.tell(told, self.context.clock.now()) {
-            Ok(_) => self.reach(told.to),
-            Err(TellError::Full { .. } | TellError::TooMany) => return self.answer_later(id, result, text),
-            Err(error) => tracing::warn!(id = id.short(), %error, "a task cannot be answered"),
+        let member = self.peers.is_member(told.to);
+        match member.then(|| self.ledger.tell(told, self.context.clock.now())) {
+            Some(Ok(_)) => self.reach(told.to),
+            Some(Err(error)) => {
+                self.forget_words(&told.facts.digest);
+                if let TellError::Full { .. } | TellError::TooMany = error {
+                    return self.answer_later(id, result, text);
+                }
+                tracing::warn!(id = id.short(), %error, "a task cannot be answered");
+            }
+            None => self.forget_words(&told.facts.digest),
         }
         // After the answer is durable: a restart between the two finds the answer and says nothing more.
         let (context, outcome) = (self.context.clone(), result.outcome);
@@ -58,6 +61,10 @@ impl Actor {
 
     fn answer_later(&self, id: LetterId, result: TaskResult, text: String) {
         tracing::warn!(id = id.short(), "the answer to a task cannot be told now");
+        if self.tasks.book.ran(id).is_none() {
+            // It says no more than why nothing began; that it is refused is said anyway.
+            return;
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
             tokio::time::sleep(limits::TASK_ANSWERED_AGAIN).await;
@@ -69,7 +76,7 @@ impl Actor {
     pub(super) fn result_came(&mut self, by: LetterId, letter: &Letter, result: &TaskResult) {
         let Some(task) = letter.in_reply_to else { return };
         let Some(record) = self.tasks.book.answer(task, by) else { return };
-        self.record(Record::Task(record));
+        self.write_book(record);
         self.tasks.lines.remove(&task);
         let outcome = result.outcome.word();
         let from = self.device_name(by.origin);

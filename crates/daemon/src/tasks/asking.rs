@@ -10,14 +10,13 @@ use cede_wire::control::{Answer, Failure, ReplyBody, TellRequest, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterState};
 use cede_wire::limits::TASK_LINE_CHARS;
-use cede_wire::record::Record;
 use cede_wire::task::{Part, ScopeFault};
 
 use crate::actor::Actor;
 use crate::clock::{random, unix_ms};
 use crate::context::Context;
 use crate::control::Replies;
-use crate::letters::session_there;
+use crate::letters::{Address, session_there};
 use crate::limits;
 use crate::offering::{failure, stopping};
 
@@ -39,9 +38,9 @@ impl Actor {
         }
         let tell = TellRequest { device: request.device.clone(), text: request.task.clone(), ..TellRequest::default() };
         match self.heading(&tell) {
-            Ok((heading, name)) => {
+            Ok(address) => {
                 let context = self.context.clone();
-                tokio::spawn(async move { ask(&context, request, heading, &name, replies).await });
+                tokio::spawn(async move { ask(&context, request, &address, replies).await });
             }
             Err(failed) => replies.failed(Failure { what: NOT_ASKED.to_owned(), ..failed }),
         }
@@ -49,13 +48,9 @@ impl Actor {
 
     /// The words are durable: the ledger takes the task, the book says that it is one, and who waits is noted.
     fn task_asked(&mut self, told: Told, wait: bool, replies: Replies) -> Result<(), Failure> {
-        let now = self.context.clock.now();
-        let id = self
-            .ledger
-            .tell(told, now)
-            .map_err(|error| Failure { what: NOT_ASKED.to_owned(), ..self.not_told(&error, Some(told.to)) })?;
+        let id = self.tell_kept(told, None).map_err(|failed| Failure { what: NOT_ASKED.to_owned(), ..failed })?;
         if let Some(record) = self.tasks.book.ask(id) {
-            self.record(Record::Task(record));
+            self.write_book(record);
             self.note_act(AuditAct::Delegated, Some(told.to), told.facts.session);
         }
         self.reach(told.to);
@@ -150,10 +145,8 @@ impl Actor {
 
     fn tell_withdrawal(&mut self, told: Told, replies: Replies) {
         let name = self.device_name(told.to);
-        let result = match self.ledger.tell(told, self.context.clock.now()) {
-            Ok(_) => Ok(Answer::Said { text: format!("withdrawn; {name} ends it as soon as it hears of that") }),
-            Err(error) => Err(self.not_told(&error, Some(told.to))),
-        };
+        let said = |_| Answer::Said { text: format!("withdrawn; {name} ends it as soon as it hears of that") };
+        let result = self.tell_kept(told, None).map(said);
         self.reach(told.to);
         self.settle_durable(result, replies);
     }
@@ -168,9 +161,10 @@ fn over() -> Failure {
     failure(exit::FAILED, "nothing was ended", "the task is over already", "cede tasks --all")
 }
 
-async fn ask(context: &Context, request: AskRequest, heading: Heading, name: &str, replies: Replies) {
+async fn ask(context: &Context, request: AskRequest, address: &Address, replies: Replies) {
+    let heading = address.heading;
     let session = match &request.session {
-        Some(text) => match session_there(context, heading.to, text, name).await {
+        Some(text) => match session_there(context, heading.to, text, &address.name).await {
             Ok(session) => Some(session),
             Err(failed) => return replies.failed(Failure { what: NOT_ASKED.to_owned(), ..failed }),
         },

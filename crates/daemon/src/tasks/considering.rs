@@ -12,7 +12,6 @@ use cede_wire::audit::AuditOutcome;
 use cede_wire::id::DeviceId;
 use cede_wire::letter::{Letter, LetterId, LetterState};
 use cede_wire::member::Capability;
-use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, SessionInfo, SessionKey};
 use cede_wire::task::{TaskOutcome, TaskResult, TaskScope};
@@ -128,11 +127,18 @@ impl Actor {
         self.consider_tasks_of(device);
     }
 
-    fn consider_later(&self, device: DeviceId) {
+    fn consider_later(&mut self, device: DeviceId) {
+        if !self.tasks.later.insert(device) {
+            return;
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(limits::TASK_ASKED_AGAIN).await;
-            context.tell(move |actor| actor.consider_tasks_of(device)).await;
+            tokio::time::sleep(limits::ASKED_AGAIN).await;
+            let again = move |actor: &mut Self| {
+                actor.tasks.later.remove(&device);
+                actor.consider_tasks_of(device);
+            };
+            context.tell(again).await;
         });
     }
 
@@ -179,13 +185,14 @@ impl Actor {
                 (Refusal::NotOwner, "the session went to another device".to_owned()),
             );
         }
-        if self.tasks.running.len() >= limits::TASKS_RUNNING {
-            let why = format!("{} tasks run there already; ask again later", limits::TASKS_RUNNING);
+        let unanswered = self.tasks.book.cut_off().len();
+        if self.tasks.running.len() >= limits::TASKS_RUNNING || unanswered >= limits::TASKS_UNANSWERED {
+            let why = format!("{unanswered} tasks run there already, or wait to be answered; ask again later");
             return failed(self, AuditOutcome::Failed, (Refusal::Busy, why));
         }
         self.tasks.waiting.remove(&id);
         let Some(began) = self.tasks.book.begin(id, unix_ms(), of) else { return };
-        self.record(Record::Task(began));
+        self.write_book(began);
         self.end_letter(id, LetterState::Acted);
         let stop = Arc::new(AtomicBool::new(false));
         let running = Running { stop: stop.clone(), agent: plan.agent, line: String::new() };

@@ -8,7 +8,7 @@ use cede_wire::letter::{Letter, LetterId, LetterState};
 use cede_wire::refusal::Refusal;
 use cede_wire::task::{Part, TaskOutcome, TaskResult, TaskScope};
 
-use super::Stage;
+use super::{Stage, answer_among};
 use crate::actor::Actor;
 use crate::context::{Context, Stopping};
 use crate::control::Replies;
@@ -28,7 +28,8 @@ struct Row {
     standing: String,
     line: String,
     words: Option<Hash>,
-    answer: Option<(LetterId, Hash)>,
+    /// The answer is among these.
+    answers: Vec<(LetterId, Hash)>,
 }
 
 /// A row with its words.
@@ -64,7 +65,7 @@ impl Actor {
     /// Answers with a task, its words and its end.
     pub(super) fn show_task(&mut self, id: LetterId, replies: Replies) {
         let rows: Vec<Row> = self.task_rows().into_iter().filter(|row| row.id == id).collect();
-        let answer = rows.first().filter(|row| row.asked_here).and_then(|row| row.answer);
+        let answer = rows.first().filter(|row| row.asked_here).and_then(|row| row.answers.first().copied());
         let context = self.context.clone();
         tokio::spawn(async move {
             let read = match read_all(&context, rows).await {
@@ -108,7 +109,7 @@ impl Actor {
         let answer = by.and_then(|by| Some((by, self.ledger.received(by)?.kept.facts.digest)));
         let to = self.device_name(id.stream);
         let (state, standing) = asked_state(&letter, &to, self.peers.is_connected(id.stream));
-        let (state, standing) = match (by, answer) {
+        let (state, standing) = match (by, &answer) {
             (Some(_), None) => ("done", "answered; the answer is not kept any more".to_owned()),
             _ => (state, standing),
         };
@@ -121,7 +122,7 @@ impl Actor {
             standing,
             line: self.tasks.lines.get(&id).cloned().unwrap_or_default(),
             words: Some(letter.kept.facts.digest),
-            answer,
+            answers: answer.into_iter().collect(),
         })
     }
 
@@ -142,7 +143,6 @@ impl Actor {
                 (outcome, outcome.to_owned(), String::new())
             }
         };
-        let answer = self.answered_already(id).map(|letter| (letter.kept.id, letter.kept.facts.digest));
         Row {
             id,
             asked_here: false,
@@ -152,7 +152,7 @@ impl Actor {
             standing,
             line,
             words: self.ledger.received(id).map(|letter| letter.kept.facts.digest),
-            answer,
+            answers: self.replies_to(id),
         }
     }
 }
@@ -213,12 +213,7 @@ async fn read_all(context: &Context, rows: Vec<Row>) -> Result<Vec<Read>, Stoppi
 
 fn read(context: &Context, row: Row) -> Read {
     let letter = row.words.and_then(|digest| words_of(context, &digest));
-    let result = row.answer.and_then(|(_, digest)| words_of(context, &digest)).and_then(|letter| {
-        match Part::read(letter.part.as_ref()?) {
-            Ok(Some(Part::Result(result))) => Some((*result, letter.text)),
-            Ok(Some(Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_) => None,
-        }
-    });
+    let result = answer_among(context, &row.answers);
     Read { row, letter, result }
 }
 

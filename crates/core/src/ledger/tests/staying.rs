@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use cede_wire::audit::AuditOf;
 use cede_wire::id::ConnectionId;
-use cede_wire::letter::LetterState;
+use cede_wire::letter::{LetterFacts, LetterState};
 use cede_wire::record::Record;
 use cede_wire::task::TaskRecord;
 
+use super::super::TellError;
 use super::mesh::Mesh;
 use super::{LAPTOP, SERVER};
 use crate::limits;
@@ -74,4 +75,18 @@ fn letter_of_a_task_that_is_not_over_stays_however_many_ended_since() {
     let other = mesh.tell(LAPTOP, SERVER);
     mesh.mark(SERVER, other, LetterState::Acted).unwrap();
     assert_eq!(there(&mesh), (false, false, all, all));
+}
+
+/// Shows: E-5, M-9
+#[test]
+fn answer_to_a_task_is_kept_back_by_no_long_conversation() {
+    let mut mesh = Mesh::pair();
+    let begin = mesh.tell(LAPTOP, SERVER);
+    let long = LetterFacts { conversation: Some(begin), hops: limits::CONVERSATION_HOPS, ..mesh.facts("do it") };
+    let task = mesh.tell_facts(LAPTOP, SERVER, long, limits::TASK_TTL).unwrap();
+    let ledger = &mesh.nodes[&SERVER].ledger;
+    assert_eq!(ledger.reply_to(task), Err(TellError::Exhausted(limits::CONVERSATION_HOPS)));
+    let answer = ledger.answer_to(task);
+    assert_eq!((answer.to, answer.in_reply_to, answer.conversation), (LAPTOP, Some(task), Some(task)));
+    assert_eq!(ledger.answer_to(begin), ledger.reply_to(begin).unwrap());
 }
