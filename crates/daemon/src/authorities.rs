@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cede_core::authority::{
-    Afar, Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy,
+    Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy, Delegation,
     OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, QuestionId, Request, RequestId, Term,
 };
 use cede_core::now::Now;
@@ -94,13 +94,36 @@ impl Actor {
         subject: Subject,
         reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
     ) -> RequestId {
+        self.request(asker, reply, |authority, memory, id, now| {
+            authority.authorize(memory, Request::new(id, capability).about(subject), now);
+        })
+    }
+
+    /// The same for a task: it is shown whole, or declined because it is longer than can be shown.
+    pub(crate) fn ask_delegation(
+        &mut self,
+        asker: Asker,
+        task: Delegation,
+        reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
+    ) -> RequestId {
+        self.request(asker, reply, |authority, memory, request, now| {
+            authority.authorize_delegation(memory, &Delegation { request, ..task }, false, now);
+        })
+    }
+
+    fn request(
+        &mut self,
+        asker: Asker,
+        reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
+        ask: impl FnOnce(&mut ConnectionAuthority, &mut PeerMemory, RequestId, Now),
+    ) -> RequestId {
         self.authorities.next_request += 1;
         let id = RequestId(self.authorities.next_request);
         let now = self.context.clock.now();
         match self.authorities.at(asker) {
             Some((at, memory)) => {
                 at.replies.insert(id, Box::new(reply));
-                at.authority.authorize(memory, Request::new(id, capability).about(subject), now);
+                ask(&mut at.authority, memory, id, now);
                 self.drain_authority(asker);
             }
             None => {

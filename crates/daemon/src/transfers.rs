@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cede_core::authority::{Permission, RequestId};
+use cede_core::authority::{DecidedBy, Permission, RequestId};
 use cede_core::transfers::{Ended, TransferEnd, TransferEvent, TransferOutput, Transfers};
 use cede_seal::exchange::{ExchangeSecret, TransferContext};
 use cede_store::stage::Stage;
@@ -44,6 +44,8 @@ pub(crate) struct Files {
     last_asker: Option<Asker>,
     /// Offers that are looked at, and whose questions wait.
     considered: BTreeMap<TransferId, Considered>,
+    /// Offers are looked at again after a pause.
+    later: bool,
 }
 
 /// An offer on its way to a yes.
@@ -121,7 +123,9 @@ impl Actor {
         let from = asker.device;
         let Some(mesh) = self.peers.mesh().filter(|_| !self.read_only) else { return };
         if let TransferMessage::Offer(offer) = message
-            && let Permission::Refused(why, _) = self.permission(asker, Capability::File)
+            && let Permission::Refused(why, by) = self.permission(asker, Capability::File)
+            // What cannot be recorded now is no no: the offer waits.
+            && by != DecidedBy::Fault
         {
             let Ok(offer) = cede_seal::verify::verify(offer) else { return };
             let detail = coming::not_allowed(why).to_owned();

@@ -2,11 +2,13 @@
 
 use cede_store::home::Home;
 use cede_store::journal::Journal;
-use cede_tests::devices::Device;
+use cede_tests::devices::{Device, wait_until};
 use cede_wire::audit::AuditOf;
-use cede_wire::control::{Command, Failure, TellRequest};
+use cede_wire::authority::Rule;
+use cede_wire::control::{Answer, Command, Failure, SendRequest, TellRequest, TransferState};
 use cede_wire::id::ConnectionId;
 use cede_wire::letter::LetterRecord;
+use cede_wire::member::Capability;
 use cede_wire::record::Record;
 use cede_wire::task::TaskRecord;
 
@@ -72,4 +74,60 @@ fn task_of_which_only_its_begin_is_durable_is_asked_about_by_nobody() {
     is(&devices.a, &asked.id, "interrupted");
     devices.wait_for_link();
     assert!(devices.b.status().approvals.is_empty() && started(&devices.b).is_empty());
+}
+
+/// Entries after which the record is signed, and a few.
+const ENTRIES: usize = 1_010;
+
+/// From here on the record of a device cannot be written: what is signed has no place.
+fn break_record(device: &Device) {
+    std::fs::rename(device.state().join("audit"), device.state().join("audit-away")).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..ENTRIES / 16 + 1 {
+                    let (capability, rule) = (Capability::Drive, Rule::Ask);
+                    let set = Command::SetRule { device: "laptop".to_owned(), capability, rule, seconds: None };
+                    let _set_or_not = device.ask(set);
+                }
+            });
+        }
+    });
+    wait_until("decisions cannot be recorded", || device.log().contains("decisions cannot be recorded"));
+}
+
+fn files(device: &Device) -> Option<TransferState> {
+    match device.ask(Command::Transfers) {
+        Ok(Answer::Transfers { transfers }) => transfers.first().map(|sending| sending.state),
+        other => panic!("no list: {other:?}"),
+    }
+}
+
+/// Shows: U-10, E-3
+#[test]
+fn while_nothing_can_be_recorded_tasks_and_files_wait_and_are_not_refused() {
+    let mut devices = desk();
+    stand_in(&devices.b, "claude", "echo ran");
+    let a = &devices.a;
+    let asked = ask(a, request("do it", None)).unwrap();
+    let waiting = question(&devices.b);
+    break_record(&devices.b);
+    decide(&devices.b, &waiting, true);
+    let file = a.home.join("notes.txt");
+    std::fs::write(&file, "notes").unwrap();
+    let paths = vec![file.display().to_string()];
+    a.ask(Command::Send(SendRequest { device: "server".to_owned(), paths, ..SendRequest::default() })).unwrap();
+    wait_until("the files wait", || files(&devices.b) == Some(TransferState::Offered));
+    assert_eq!(show(a, &asked.id).0.state, "waiting");
+    let b = &devices.b;
+    assert!(b.status().approvals.is_empty() && started(b).is_empty(), "nobody is asked what cannot be recorded");
+    std::fs::rename(devices.b.state().join("audit-away"), devices.b.state().join("audit")).unwrap();
+    devices.b.stop();
+    devices.b.start();
+    wait_until("both are asked about", || devices.b.status().approvals.len() == 2);
+    while let Some(waiting) = devices.b.status().approvals.first() {
+        assert_eq!(decide(&devices.b, waiting, true), "allowed");
+    }
+    is(&devices.a, &asked.id, "done");
+    wait_until("the files are there", || files(&devices.b) == Some(TransferState::Received));
 }

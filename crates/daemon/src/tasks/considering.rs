@@ -56,6 +56,8 @@ impl Actor {
         let Some(asker) = self.asker(id.origin).filter(|_| !doubted) else { return };
         match self.permission(asker, Capability::Delegate) {
             Permission::Refused(_, DecidedBy::Closed) => return,
+            // What cannot be recorded now is no no.
+            Permission::Refused(_, DecidedBy::Fault) => return self.consider_later(id.origin),
             Permission::Refused(why, _) => return self.end_waiting(id, why.refusal()),
             Permission::Allowed(_) | Permission::Asks => {}
         }
@@ -93,12 +95,8 @@ impl Actor {
             Err(hindrance) => return self.hinder(id, hindrance),
         };
         let life_ms = self.ledger.received(id).map_or(0, |letter| letter.kept.expires_in_ms);
-        let Ok(subject) = delegation(id, &letter, &scope, &plan, life_ms).subject() else {
-            return self.end_waiting(id, Refusal::TooLarge);
-        };
-        let request = self.ask_authority(asker, Capability::Delegate, subject, move |actor, decision| {
-            actor.task_decided(id, decision);
-        });
+        let asked = delegation(id, &letter, &scope, &plan, life_ms);
+        let request = self.ask_delegation(asker, asked, move |actor, decision| actor.task_decided(id, decision));
         let of = self.request_of(asker, request);
         if let Some(waiting) = self.tasks.waiting.get_mut(&id) {
             waiting.of = Some(of);
@@ -112,12 +110,13 @@ impl Actor {
             CapabilityDecision::Allowed(permit) => self.look_again(id, permit),
             // The next link, or a later moment, brings the question again: the task is durable, its answer is not.
             CapabilityDecision::Refused { by: DecidedBy::Closed, .. } => self.become_stage(id, Stage::Idle),
-            CapabilityDecision::Refused { by: DecidedBy::Pace, .. } => {
+            CapabilityDecision::Refused { by: DecidedBy::Pace | DecidedBy::Fault, .. } => {
                 self.become_stage(id, Stage::Idle);
                 return self.consider_later(device);
             }
             CapabilityDecision::Refused { by: DecidedBy::Withdrawn, .. } => {}
             CapabilityDecision::Refused { by: DecidedBy::Time, .. } => self.end_waiting(id, Refusal::Expired),
+            CapabilityDecision::Refused { by: DecidedBy::Size, .. } => self.end_waiting(id, Refusal::TooLarge),
             CapabilityDecision::Refused { why: CapabilityRefusal::NotGranted, .. } => {
                 self.end_waiting(id, Refusal::NotGranted);
             }

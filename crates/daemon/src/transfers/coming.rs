@@ -35,6 +35,9 @@ impl Actor {
         if let Some(detail) = too_much(&self.context, offer) {
             return self.refuse_files(transfer, Refusal::TooLarge, &detail);
         }
+        if self.audit.is_broken() {
+            return self.consider_files_later();
+        }
         self.files.considered.insert(transfer, Considered { asker, plan: None, question: None });
         let (context, name, offer) = (self.context.clone(), self.device_name(from), offer.clone());
         tokio::spawn(async move {
@@ -46,6 +49,30 @@ impl Actor {
                     Err(_) => drop(actor.files.considered.remove(&transfer)),
                 })
                 .await;
+        });
+    }
+
+    /// No decision about files can be recorded now: offers keep waiting, and are looked at again after a pause.
+    fn consider_files_later(&mut self) {
+        if core::mem::replace(&mut self.files.later, true) {
+            return;
+        }
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(limits::ASKED_AGAIN).await;
+            let again = |actor: &mut Self| {
+                actor.files.later = false;
+                let waiting = actor.transfers.coming().filter(|(_, coming)| coming.phase() == ComingPhase::Asked);
+                let waiting: Vec<Verified<TransferOffer>> = waiting.map(|(_, coming)| coming.offer().clone()).collect();
+                for offer in waiting {
+                    // Without a link its sender says it again on the next one.
+                    if let Some(asker) = actor.asker(offer.source) {
+                        actor.files.last_asker = Some(asker);
+                        actor.consider_files(&offer);
+                    }
+                }
+            };
+            context.tell(again).await;
         });
     }
 
@@ -90,7 +117,8 @@ impl Actor {
         });
         self.once_durable(move |actor| {
             if actor.audit.is_broken() {
-                return actor.refuse_files(transfer, Refusal::Declined, "decisions cannot be recorded there");
+                actor.files.considered.remove(&transfer);
+                return actor.consider_files_later();
             }
             actor.approve_files(offer, plan);
         });
@@ -116,6 +144,7 @@ impl Actor {
                     self.ask_for_files(*plan);
                 }
             }
+            CapabilityDecision::Refused { by: DecidedBy::Fault, .. } => self.consider_files_later(),
             CapabilityDecision::Refused { by: DecidedBy::Time, .. } => {
                 self.refuse_files(transfer, Refusal::Expired, "nobody answered in time");
             }
