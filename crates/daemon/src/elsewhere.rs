@@ -25,6 +25,8 @@ pub(crate) struct Elsewhere {
     posed: Posed,
     bytes: usize,
     shown: Hash,
+    /// Since when the question waits here, however often it was shown.
+    since: Instant,
     expires: Instant,
     answer: Option<Given>,
 }
@@ -71,7 +73,9 @@ impl Actor {
         }
         let now = Instant::now();
         let (at, question) = (posed.at, posed.question);
-        self.elsewhere.retain(|_, one| one.expires > now && (one.posed.at, one.posed.question) != (at, question));
+        let same = |one: &Elsewhere| (one.posed.at, one.posed.question) == (at, question);
+        let since = self.elsewhere.values().find(|one| same(one)).map_or(now, |one| one.since);
+        self.elsewhere.retain(|_, one| one.expires > now && !same(one));
         let theirs = || self.elsewhere.values().filter(|one| one.posed.at == at);
         let held: usize = theirs().map(|one| one.bytes).sum();
         if theirs().count() >= ELSEWHERE_PER_DEVICE || held + bytes.len() > ELSEWHERE_BYTES {
@@ -83,8 +87,15 @@ impl Actor {
         id.copy_from_slice(&shown.as_bytes()[..8]);
         let expires = now + Duration::from_millis(expires_in_ms).min(ELSEWHERE_LIFE);
         tracing::info!(peer = %at.short(), "a question of another device waits: cede approvals");
-        let one = Elsewhere { asker, showing, posed, bytes: bytes.len(), shown, expires, answer: None };
+        let one = Elsewhere { asker, showing, posed, bytes: bytes.len(), shown, since, expires, answer: None };
         self.elsewhere.insert(ApprovalId::new(id), one);
+        self.context.notices.asked();
+    }
+
+    /// Of a question of another device that waits for an answer here: which it is there, and since when it waits here.
+    pub(crate) fn waits_elsewhere(&self, id: ApprovalId) -> Option<((DeviceId, ApprovalId), Instant)> {
+        let one = self.elsewhere.get(&id).filter(|one| one.expires > Instant::now() && one.answer.is_none())?;
+        Some(((one.posed.at, one.posed.question), one.since))
     }
 
     /// The questions of other devices that wait for an answer here.

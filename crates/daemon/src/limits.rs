@@ -207,6 +207,8 @@ pub(crate) const CALL_AFTER: Duration = Duration::from_secs(2);
 pub(crate) const SINKS: usize = 8;
 /// Calls that wait for one way: more than the questions that one peer may have open.
 pub(crate) const CALLS: usize = 8;
+/// Questions that are remembered as called about: more than can wait at once.
+pub(crate) const CALLED: usize = 1_024;
 /// Longest call by one way: a server far away answers in seconds or not at all.
 pub(crate) const CALL_TIME: Duration = Duration::from_secs(10);
 /// Pauses before the attempts of one call.

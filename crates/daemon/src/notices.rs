@@ -10,14 +10,14 @@ mod people;
 mod question;
 mod replies;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cede_store::home::Home;
 use cede_wire::control::ApprovalSummary;
 use cede_wire::control::notify::{NOTICE_SCHEMA, Notice, Sink, SinkSummary};
-use cede_wire::id::ApprovalId;
+use cede_wire::id::{ApprovalId, DeviceId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -75,6 +75,8 @@ struct Call {
 /// A question that waits.
 struct Waiting {
     id: ApprovalId,
+    /// The device at which it waits, and its id there.
+    which: (DeviceId, ApprovalId),
     age: Duration,
     /// What is said of it.
     notice: Notice,
@@ -231,23 +233,24 @@ async fn make(context: &Context, kept: &Kept, call: &Call, buttons: Option<&Butt
 
 async fn still_waits(context: &Context, question: Option<ApprovalId>) -> bool {
     let Some(id) = question else { return true };
-    context.ask(move |actor| actor.approvals.contains_key(&id)).await.unwrap_or(false)
+    context.ask(move |actor| actor.waits(id).is_some()).await.unwrap_or(false)
 }
 
 /// Calls about every question that still waits after a while, once for each.
 pub(crate) async fn watch(context: Context) {
-    let mut called: Vec<ApprovalId> = Vec::new();
+    let mut called: VecDeque<(DeviceId, ApprovalId)> = VecDeque::new();
     loop {
         context.notices.asked.notified().await;
         // One round ends when all questions that wait were called about.
         loop {
             let Ok(waiting) = context.ask(|actor| actor.waiting()).await else { return };
-            called.retain(|id| waiting.iter().any(|one| one.id == *id));
-            let fresh = waiting.into_iter().filter(|one| !called.contains(&one.id));
+            let fresh = waiting.into_iter().filter(|one| !called.contains(&one.which));
             let (due, later): (Vec<_>, Vec<_>) = fresh.partition(|one| one.age >= limits::CALL_AFTER);
-            for Waiting { id, notice, asking, .. } in due {
+            for Waiting { id, which, notice, asking, .. } in due {
                 context.notices.call(&Call { question: Some(id), notice: Arc::new(notice), asking });
-                called.push(id);
+                // A question that comes again, as on another connection, is the one that was called about.
+                called.push_back(which);
+                called.drain(..called.len().saturating_sub(limits::CALLED));
             }
             let next = later.iter().map(|one| limits::CALL_AFTER.saturating_sub(one.age)).min();
             match next {
@@ -259,13 +262,19 @@ pub(crate) async fn watch(context: Context) {
 }
 
 impl Actor {
-    /// The questions that wait.
+    /// Which question it is, at which device, and since when it waits here; none where it is over.
+    fn waits(&self, id: ApprovalId) -> Option<((DeviceId, ApprovalId), Instant)> {
+        let here = self.approvals.get(&id).map(|one| ((self.context.local.device(), id), one.asked));
+        here.or_else(|| self.waits_elsewhere(id))
+    }
+
+    /// The questions that wait: of this device, and of others that let the person here answer.
     fn waiting(&self) -> Vec<Waiting> {
         let now = Instant::now();
-        let age = |id: &ApprovalId| self.approvals.get(id).map(|one| now.saturating_duration_since(one.asked));
         let waiting = |one: ApprovalSummary| {
+            let (which, since) = self.waits(one.id)?;
             let (notice, asking) = (self.notice(&one), self.asking(one.id));
-            Some(Waiting { id: one.id, age: age(&one.id)?, notice, asking })
+            Some(Waiting { id: one.id, which, age: now.saturating_duration_since(since), notice, asking })
         };
         self.approval_summaries().into_iter().filter_map(waiting).collect()
     }
@@ -277,6 +286,7 @@ impl Actor {
             event: "question".to_owned(),
             device: self.name.clone(),
             from: question.device.clone(),
+            at: question.at.clone(),
             asks: question.kind.clone(),
             text: question.wish(),
             look: "cede approvals".to_owned(),

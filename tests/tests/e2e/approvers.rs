@@ -1,5 +1,6 @@
 //! One person, several devices: what one device asks is answered at another one that its operator named.
 
+use cede_tests::ntfy::Ntfy;
 use cede_wire::audit::DecidedBy;
 use cede_wire::control::decisions::LogLine;
 use cede_wire::control::{DeviceSummary, SendRequest};
@@ -89,6 +90,54 @@ fn person_at_a_named_device_answers_what_waits_here_and_both_record_it() {
         "who may answer is in the record"
     );
     assert!(phone.status().approvals.is_empty() && laptop.status().approvals.is_empty());
+}
+
+/// Shows: L-13, U-14
+#[test]
+fn person_at_a_named_device_is_called_too_and_once() {
+    let three = Three::new();
+    let (laptop, server, phone) = (&three.devices.a, &three.devices.b, &three.phone);
+    let ntfy = Ntfy::start();
+    for (device, name) in [(laptop, "laptop"), (server, "server"), (phone, "phone")] {
+        let added = device.typed(&["notify", "add", "ntfy", &format!("{}/{name}", ntfy.url), "--buttons"]);
+        assert!(added.status.success(), "{added:?}");
+    }
+    three.name();
+    let (_, id) = adopted(server);
+    let moving = server.open(Command::To(request("laptop", id))).unwrap();
+    wait_until("both are called", || !ntfy.on("laptop").is_empty() && !ntfy.on("phone").is_empty());
+    let digits = question(phone).id.short();
+    let call = ntfy.on("phone").remove(0);
+    println!("{}", call.message);
+    let said = format!(
+        "server wants to hand a session over (asked at laptop). On phone: cede approvals; then cede allow {digits} or \
+         cede deny {digits}"
+    );
+    assert_eq!(call.message, said, "the words of a peer stay where they were asked");
+    assert!(call.actions.is_empty(), "buttons answer for the device that they were chosen on");
+    assert!(ntfy.on("laptop")[0].button("Allow").is_some());
+    assert!(phone.typed(&["allow", &digits]).status.success());
+    assert!(matches!(moving.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    // The link breaks while another one waits: it is shown again, and nobody is called again.
+    let (_, other) = adopted_at(server, "again");
+    let moving = server.open(Command::To(request("laptop", other))).unwrap();
+    wait_until("both are called", || (ntfy.on("laptop").len(), ntfy.on("phone").len()) == (2, 2));
+    let waiting = question(laptop);
+    set(laptop, "phone", false).unwrap();
+    wait_until("it is shown no more", || phone.status().approvals.is_empty());
+    three.name();
+    question(phone);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!((ntfy.on("laptop").len(), ntfy.on("phone").len(), ntfy.on("server").len()), (2, 2, 0));
+    decide(laptop, &waiting, false);
+    refused(moving.end(&mut |_| {}).unwrap());
+}
+
+fn adopted_at(device: &Device, name: &str) -> (PathBuf, SessionId) {
+    let tree = device.home.join(name);
+    dirty(&tree);
+    let id = device.adopt(&tree).id;
+    (tree, id)
 }
 
 /// Shows: U-14

@@ -170,6 +170,7 @@ mod tests {
             event: "question".into(),
             device: "laptop".into(),
             from: "server".into(),
+            at: None,
             asks: "receive".into(),
             digits: "7c7c7c7c".into(),
             text: "server <b>&\u{1b}[2J wants to hand a session over".into(),

@@ -123,6 +123,7 @@ fn trial(device: String) -> Notice {
         event: "test".to_owned(),
         text: format!("{device} calls you like this when a question waits"),
         from: device.clone(),
+        at: None,
         device,
         asks: String::new(),
         digits: String::new(),

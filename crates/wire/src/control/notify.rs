@@ -104,6 +104,9 @@ pub struct Notice {
     pub device: String,
     /// Who asks.
     pub from: String,
+    /// The device that is asked, where it is another one that lets the person here answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// What for: see [`ApprovalSummary::kind`].
     pub asks: String,
     /// The digits by which the question is answered.
@@ -129,7 +132,8 @@ impl ApprovalSummary {
             (None, "give") => "wants to take a session",
             (None, _) => "wants to hand a session over",
         };
-        format!("{} {what}", self.device)
+        let at = self.at.as_ref().map_or_else(String::new, |at| format!(" (asked at {at})"));
+        format!("{} {what}{at}", self.device)
     }
 }
 
