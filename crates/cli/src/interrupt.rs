@@ -3,6 +3,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use cede_wire::control::ReplyBody;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Answers, AskError};
@@ -42,14 +43,31 @@ pub(crate) fn on_interrupt(then: impl Fn() -> bool + Send + 'static) {
 
 /// Calls `then` whenever the person's terminal has another size, until it returns false.
 pub(crate) fn on_resize(then: impl Fn() -> bool + Send + 'static) {
+    on(SignalKind::window_change(), then);
+}
+
+/// Calls `then` whenever this process is asked to stop for a while (true), or goes on after that, until it returns false. From now
+/// on such a request stops nothing by itself.
+pub(crate) fn on_job_control(then: impl Fn(bool) -> bool + Clone + Send + 'static) {
+    for (signal, stop) in [(Signal::TSTP, true), (Signal::CONT, false)] {
+        let then = then.clone();
+        on(SignalKind::from_raw(signal.as_raw()), move || then(stop));
+    }
+}
+
+/// Waits for the handler to stand, so that nothing that follows is without it.
+fn on(kind: SignalKind, then: impl Fn() -> bool + Send + 'static) {
+    let (ready, handled) = sync_channel(1);
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {
-            // Without a handler the other terminal keeps its size: what is drawn looks odd, and nothing is lost.
-            let Ok(mut resized) = signal(SignalKind::window_change()) else { return };
-            while resized.recv().await.is_some() && then() {}
+            // Without a handler the system does what it does: what is drawn looks odd, and nothing is lost.
+            let Ok(mut came) = signal(kind) else { return };
+            let _heard = ready.send(());
+            while came.recv().await.is_some() && then() {}
         });
     });
+    let _no_handler = handled.recv();
 }
 
 async fn wait_for_signals(ready: &SyncSender<()>, then: &impl Fn() -> bool) -> std::io::Result<()> {

@@ -5,6 +5,7 @@ pub(crate) mod keys;
 use std::io::{IsTerminal, Write};
 
 use cede_wire::control::terminal::TerminalSize;
+use rustix::process::{Pid, Signal, getpgrp, getsid, kill_current_process_group};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// The terminal in raw mode. It is put back when this value goes: at the end, after an error, in a panic.
@@ -20,11 +21,42 @@ impl Raw {
             return None;
         }
         let before = tcgetattr(std::io::stdin()).ok()?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        tcsetattr(std::io::stdin(), OptionalActions::Now, &raw).ok()?;
-        Some(Self { before })
+        let raw = Self { before };
+        raw.again().ok()?;
+        Some(raw)
     }
+
+    /// The same once more: somebody else may have had the terminal. It is still put back as it was before the first time.
+    pub(crate) fn again(&self) -> std::io::Result<()> {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        Ok(tcsetattr(std::io::stdin(), OptionalActions::Now, &raw)?)
+    }
+}
+
+/// Stops every process of this command for a while, as Ctrl-Z does.
+pub(crate) fn stop_for_a_while() {
+    let _stopped = kill_current_process_group(Signal::STOP);
+}
+
+/// Whether a process of the same session, but of another group, began this command: one that hears that it stopped. In a window
+/// of its own nobody could let it go on.
+pub(crate) fn has_a_shell() -> bool {
+    let group = getpgrp();
+    let begun_by = stat(group).and_then(|(parent, ..)| Pid::from_raw(parent));
+    let (Some(parent), Ok(session)) = (begun_by, getsid(None)) else { return false };
+    stat(parent).is_some_and(|(_, its_group, its_session)| {
+        its_group != group.as_raw_pid() && its_session == session.as_raw_pid()
+    })
+}
+
+/// Parent, group and session of a process.
+fn stat(process: Pid) -> Option<(i32, i32, i32)> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).ok()?;
+    // The name of the program comes before, in parentheses, and may hold anything.
+    let mut words = text.rsplit_once(") ")?.1.split(' ').skip(1).map(str::parse);
+    let mut next = || words.next()?.ok();
+    Some((next()?, next()?, next()?))
 }
 
 impl Drop for Raw {

@@ -38,6 +38,7 @@ impl Tty {
         let mut marks: Vec<(OsString, OsString)> = set.collect();
         marks.push(("CEDE".into(), command.get_program().to_owned()));
         marks.push(("SHELL".into(), "/bin/sh".into()));
+        marks.push(("TERM".into(), "xterm-256color".into()));
         let order = Order {
             command: words,
             directory: device.home.clone(),

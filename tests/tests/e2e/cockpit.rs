@@ -132,6 +132,94 @@ fn terminal_is_put_back_however_the_cockpit_ends() {
     tty.show("it is put back", |screen| screen.contains("code-0") && screen.contains("put-back"));
 }
 
+/// The cockpit as a job of a shell.
+fn job(device: &Device) -> (Tty, nix::unistd::Pid) {
+    let mut tty = Tty::shell(device, "PS1='shell> ' exec sh -i");
+    tty.see("shell> ");
+    tty.type_in("\"$CEDE\"\n");
+    tty.show("it is drawn", |screen| screen.contains("2 Sessions"));
+    let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", tty.pid())).unwrap();
+    let child = listed.split_whitespace().next().unwrap().parse().unwrap();
+    (tty, nix::unistd::Pid::from_raw(child))
+}
+
+/// The shell has a terminal in which one types, sees what one types, and where.
+fn shell_answers(tty: &mut Tty) {
+    tty.show("the shell is there", |screen| screen.contains("Stopped") && !screen.contains("2 Sessions"));
+    tty.type_in("stty -a | tr ' ;' '\\n\\n' | grep -cx -e echo -e icanon -e isig -e opost; echo typed\n");
+    tty.show("it is put back", |screen| screen.contains("4\ntyped"));
+    let drawn = tty.everything();
+    let last = |sequence: &[u8]| drawn.windows(sequence.len()).rposition(|part| part == sequence);
+    assert!(last(b"\x1b[?25h") > last(b"\x1b[?25l") && last(b"\x1b[?2004l") > last(b"\x1b[?2004h"));
+}
+
+#[test]
+fn terminal_is_the_shells_while_the_cockpit_is_stopped_and_drawn_afresh_after() {
+    use nix::sys::signal::{Signal, kill};
+    let devices = Devices::paired(CEDE);
+    let (mut tty, cockpit) = job(&devices.a);
+    // By its key, by a signal from outside, and twice.
+    for round in ["key", "signal", "key"] {
+        if round == "key" {
+            tty.type_in("\x1a");
+        } else {
+            kill(cockpit, Signal::SIGTSTP).unwrap();
+        }
+        shell_answers(&mut tty);
+        tty.type_in("fg\n");
+        tty.show("it is drawn again", |screen| screen.contains("2 Sessions") && !screen.contains("shell>"));
+        tty.type_in("?");
+        tty.show("keys are heard", |screen| screen.contains("Keys"));
+        tty.type_in("q");
+        tty.show("it is there", |screen| screen.contains("2 Sessions"));
+    }
+    // Stopped as nobody can prevent, in the middle of the screen; what goes on is drawn afresh.
+    kill(cockpit, Signal::SIGSTOP).unwrap();
+    tty.type_in("\n");
+    tty.show("the shell is there", |screen| screen.contains("Stopped"));
+    tty.type_in("fg\n");
+    tty.show("it is drawn again", |screen| screen.contains("5 Devices") && !screen.contains("Stopped"));
+    tty.type_in("q");
+    tty.show("it ended", |screen| screen.trim_end().ends_with("shell>"));
+}
+
+/// Without a shell nobody could let it go on.
+#[test]
+fn cockpit_in_a_window_of_its_own_does_not_stop() {
+    let devices = Devices::paired(CEDE);
+    let mut tty = cockpit(&devices.a);
+    tty.type_in("\x1a");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(tty.pid().cast_signed()), nix::sys::signal::Signal::SIGTSTP)
+        .unwrap();
+    tty.type_in("?");
+    tty.show("it goes on", |screen| screen.contains("Keys"));
+}
+
+/// Shows: D-10
+#[test]
+fn terminal_of_another_device_is_looked_on_at_from_the_screen() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let begun = a.typed(&["run", "--detach", "--name", "work", "--", "sh", "-c", "printf 'seen-%s' 42; sleep 1000"]);
+    assert!(begun.status.success(), "{begun:?}");
+    let mut tty = cockpit(b);
+    tty.type_in("2");
+    tty.show("it is listed", |screen| screen.lines().any(|line| line.starts_with('›') && line.contains("work")));
+    tty.type_in("o");
+    let waiting = question(a);
+    assert_eq!((waiting.kind.as_str(), waiting.device.as_str()), ("observe", "server"));
+    decide(a, &waiting, true);
+    tty.show("it is seen", |screen| screen.contains("seen-42"));
+    tty.type_in("\x1dd");
+    tty.show("the cockpit is back", |screen| screen.contains("2 Sessions") && !screen.contains("seen-42"));
+    // The same key at home.
+    let mut tty = cockpit(a);
+    tty.type_in("2");
+    tty.show("it is listed", |screen| screen.lines().any(|line| line.starts_with('›') && line.contains("work")));
+    tty.type_in("o");
+    tty.show("it is seen", |screen| screen.contains("seen-42"));
+}
+
 #[test]
 fn question_that_waits_rings() {
     let devices = Devices::paired(CEDE);

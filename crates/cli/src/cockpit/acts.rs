@@ -33,6 +33,12 @@ fn command(act: &Act) -> Option<Command> {
         Act::StopTransfer { transfer } => Command::StopTransfer { transfer },
         Act::Read { letter } => Command::Letter { id: letter },
         Act::Mark { letter, acted } => Command::MarkLetter { id: letter, acted },
-        Act::Attach { .. } | Act::Resume { .. } | Act::Refresh | Act::Redraw | Act::Suspend | Act::Quit => return None,
+        Act::Attach { .. }
+        | Act::Watch { .. }
+        | Act::Resume { .. }
+        | Act::Refresh
+        | Act::Redraw
+        | Act::Suspend
+        | Act::Quit => return None,
     })
 }

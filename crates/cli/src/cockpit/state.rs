@@ -101,6 +101,8 @@ pub(crate) enum Act {
     Mark { letter: String, acted: bool },
     /// Look on at a hosted terminal.
     Attach { session: String },
+    /// Look on at one of another device.
+    Watch { session: String },
     /// Go on with a session: a command of this device's daemon.
     Resume { command: String },
     /// Ask for everything now.

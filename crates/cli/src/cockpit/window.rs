@@ -33,20 +33,24 @@ use crate::verbs::now;
 /// # Errors
 /// The failure to show; the terminal is as it was before.
 pub(crate) fn run(client: &Client, home: Option<&Path>) -> Result<u8, Failure> {
+    guarded(|| show(client, home))
+}
+
+/// Shows something, and says what fell over only when the terminal is as it was before.
+fn guarded(show: impl FnOnce() -> Result<u8, Failure>) -> Result<u8, Failure> {
     let fallen = Arc::new(Mutex::new(None));
     let noted = fallen.clone();
     // What is printed over the screen would be wiped away with it.
     std::panic::set_hook(Box::new(move |panic| {
         *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
     }));
-    let ended = catch_unwind(AssertUnwindSafe(|| show(client, home)));
+    let ended = catch_unwind(AssertUnwindSafe(show));
     drop(std::panic::take_hook());
-    ended.unwrap_or_else(|panic| {
-        if let Some(text) = fallen.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            crate::terminal::print(&mut std::io::stderr().lock(), &format!("{}\n", crate::page::safe(&text)));
-        }
-        resume_unwind(panic)
-    })
+    // Also what fell over on another thread, while the screen went on.
+    if let Some(text) = fallen.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        crate::terminal::print(&mut std::io::stderr().lock(), &format!("{}\n", crate::page::safe(&text)));
+    }
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn show(client: &Client, home: Option<&Path>) -> Result<u8, Failure> {
@@ -54,8 +58,8 @@ fn show(client: &Client, home: Option<&Path>) -> Result<u8, Failure> {
     waker.set_nonblocking(true).and_then(|()| woken.set_nonblocking(true)).map_err(|error| lost(&error))?;
     let (sender, inbox) = sync_channel(EVENTS);
     let bell = Bell { waker: Arc::new(waker), sender };
-    let (left, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    listen(&bell, &left, &away);
+    let signals = Signals::default();
+    listen(&bell, &signals);
     let (nudge, nudges) = sync_channel(1);
     let (asker, teller) = (client.clone(), bell.clone());
     std::thread::spawn(move || news::watch(&asker, &nudges, &|news| teller.tell(news)));
@@ -72,19 +76,27 @@ fn show(client: &Client, home: Option<&Path>) -> Result<u8, Failure> {
         keys: Keys::default(),
         bell,
         nudge,
-        left,
-        away,
+        signals,
     };
     window.run(&inbox, woken)
 }
 
 /// Signals from before the terminal is changed on.
-fn listen(bell: &Bell, left: &Arc<AtomicBool>, away: &Arc<AtomicBool>) {
-    let (ringer, leaves, elsewhere) = (bell.clone(), left.clone(), away.clone());
+fn listen(bell: &Bell, signals: &Signals) {
+    let (ringer, came) = (bell.clone(), signals.clone());
     interrupt::on_interrupt(move || {
         // While another program has the terminal Ctrl-C is for that one.
-        if !elsewhere.load(Ordering::SeqCst) {
-            leaves.store(true, Ordering::SeqCst);
+        if !came.away.load(Ordering::SeqCst) {
+            came.left.store(true, Ordering::SeqCst);
+            ringer.wake();
+        }
+        true
+    });
+    let (ringer, came) = (bell.clone(), signals.clone());
+    interrupt::on_job_control(move |stop| {
+        if !came.away.load(Ordering::SeqCst) {
+            let which = if stop { &came.stopped } else { &came.goes_on };
+            which.store(true, Ordering::SeqCst);
             ringer.wake();
         }
         true
@@ -101,10 +113,12 @@ fn enter() -> Result<Raw, Failure> {
         let why = "the standard input and output are no terminal";
         fault::local(exit::USAGE, "there is no terminal to draw on", why, "cede status")
     })?;
-    // The other screen, and pasted text that is known as such.
-    tty::draw(b"\x1b[?1049h\x1b[?2004h\x1b[?25l").map_err(|error| lost(&error))?;
+    tty::draw(ENTER).map_err(|error| lost(&error))?;
     Ok(raw)
 }
+
+/// The other screen, and pasted text that is known as such.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?2004h\x1b[?25l";
 
 fn lost(error: &std::io::Error) -> Failure {
     fault::local(exit::FAILED, "the terminal cannot be drawn on", &error.to_string(), "cede status")
@@ -131,6 +145,19 @@ impl Bell {
     }
 }
 
+/// What the system or the person wants, as signals say it.
+#[derive(Debug, Clone, Default)]
+struct Signals {
+    /// This is to end.
+    left: Arc<AtomicBool>,
+    /// This is to stop for a while.
+    stopped: Arc<AtomicBool>,
+    /// It was stopped and goes on.
+    goes_on: Arc<AtomicBool>,
+    /// Another program has the terminal.
+    away: Arc<AtomicBool>,
+}
+
 struct Window<'a> {
     client: &'a Client,
     /// As it was said on the command line.
@@ -144,10 +171,7 @@ struct Window<'a> {
     keys: Keys,
     bell: Bell,
     nudge: SyncSender<()>,
-    /// The person or the system wants this to end.
-    left: Arc<AtomicBool>,
-    /// Another program has the terminal.
-    away: Arc<AtomicBool>,
+    signals: Signals,
 }
 
 impl Window<'_> {
@@ -157,8 +181,20 @@ impl Window<'_> {
             let typed = self.wait(&woken)?;
             let mut woke = [0; 64];
             while woken.read(&mut woke).is_ok_and(|read| read == woke.len()) {}
-            if self.left.load(Ordering::SeqCst) {
+            if self.signals.left.load(Ordering::SeqCst) {
                 return Ok(exit::INTERRUPTED);
+            }
+            let stopped = self.signals.stopped.swap(false, Ordering::SeqCst);
+            let goes_on = self.signals.goes_on.swap(false, Ordering::SeqCst);
+            if stopped {
+                self.stop()?;
+            }
+            if goes_on {
+                self.draw_afresh()?;
+            }
+            if stopped || goes_on {
+                // What was typed may be gone by now: it is looked for again, not waited for.
+                continue;
             }
             let now = self.now();
             // Keys first: they were pressed over what is on the screen.
@@ -218,18 +254,9 @@ impl Window<'_> {
         match act {
             Act::Refresh => drop(self.nudge.try_send(())),
             Act::Redraw => self.screen.clear().map_err(|error| lost(&error))?,
-            Act::Suspend => self.elsewhere(|| {
-                let _stopped = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
-            })?,
-            Act::Attach { session } => {
-                let program = std::env::current_exe().map_err(|error| lost(&error))?;
-                let mut program = Program::new(program);
-                program.args(["attach", &session]);
-                if let Some(home) = self.home {
-                    program.arg("--home").arg(home);
-                }
-                self.elsewhere(|| ran(&mut program))?;
-            }
+            Act::Suspend => self.stop()?,
+            Act::Attach { session } => self.look_on("attach", &session)?,
+            Act::Watch { session } => self.look_on("watch", &session)?,
             Act::Resume { command } => self.elsewhere(|| ran(Program::new("sh").args(["-c", &command])))?,
             Act::Quit => {}
             asked @ (Act::Decide { .. }
@@ -251,14 +278,37 @@ impl Window<'_> {
         Ok(())
     }
 
+    fn stop(&mut self) -> Result<(), Failure> {
+        if tty::has_a_shell() { self.elsewhere(tty::stop_for_a_while) } else { Ok(()) }
+    }
+
+    /// Runs another command of `cede` in this terminal.
+    fn look_on(&mut self, verb: &str, session: &str) -> Result<(), Failure> {
+        let program = std::env::current_exe().map_err(|error| lost(&error))?;
+        let mut program = Program::new(program);
+        program.args([verb, session]);
+        if let Some(home) = self.home {
+            program.arg("--home").arg(home);
+        }
+        self.elsewhere(|| ran(&mut program))
+    }
+
     /// Gives the terminal away for a while.
     fn elsewhere(&mut self, what: impl FnOnce()) -> Result<(), Failure> {
-        self.away.store(true, Ordering::SeqCst);
+        self.signals.away.store(true, Ordering::SeqCst);
         self.raw = None;
         what();
         let raw = enter();
-        self.away.store(false, Ordering::SeqCst);
+        self.signals.away.store(false, Ordering::SeqCst);
         self.raw = Some(raw?);
+        self.screen.clear().map_err(|error| lost(&error))
+    }
+
+    /// Whoever had the terminal meanwhile may have left it in any state.
+    fn draw_afresh(&mut self) -> Result<(), Failure> {
+        if let Some(raw) = &self.raw {
+            raw.again().and_then(|()| tty::draw(ENTER)).map_err(|error| lost(&error))?;
+        }
         self.screen.clear().map_err(|error| lost(&error))
     }
 
@@ -278,3 +328,6 @@ fn ran(program: &mut Program) {
     crate::terminal::print(&mut std::io::stderr().lock(), &crate::page::safe(text.trim_end()));
     let _any = std::io::stdin().read(&mut [0; 64]);
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use cede_wire::control::SessionSummary;
 use cede_wire::member::Capability;
+use cede_wire::session::AgentKind;
 
 use super::{Act, Cockpit, Lies, Moment};
 use crate::cockpit::keys::Key;
@@ -123,6 +124,9 @@ impl Cockpit {
         let session = self.seen.session(id)?.clone();
         if session.terminal.is_some() {
             return Some(Act::Attach { session: session.id.to_string() });
+        }
+        if session.agent == AgentKind::Terminal && !session.here {
+            return Some(Act::Watch { session: session.id.to_string() });
         }
         if session.resume.is_empty() {
             self.say(if session.here { "it cannot go on now" } else { "it is not here: take it first (t)" });
