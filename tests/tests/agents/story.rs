@@ -1,5 +1,7 @@
 //! The whole story: two agents on two devices talk, one does a task for the other, and a person says yes once.
 
+use cede_agent::terminal::End;
+use cede_tests::devices::tty::Tty;
 use cede_wire::audit::DecidedBy;
 use cede_wire::control::decisions::LogLine;
 use cede_wire::member::Capability;
@@ -86,7 +88,7 @@ fn two_agents_talk_and_one_does_a_task_for_the_other_once_a_person_said_yes() {
     let questions = b.status().approvals;
     assert_eq!((questions.len(), questions[0].title.as_str()), (1, task));
     assert!(model_never_saw(&lab, "It is a peer's turn") && !two.workdir.join("result.txt").exists());
-    assert_eq!(typed(b, &b.home, &["allow", &questions[0].id.to_string()]).code, Some(0));
+    say_yes_in_the_cockpit(b);
     lab::wait_until("it is done", Duration::from_secs(60), || {
         matches!(a.ask(Command::Task { id: id.clone() }), Ok(Answer::Task { report: Some(_), .. }))
     });
@@ -97,6 +99,34 @@ fn two_agents_talk_and_one_does_a_task_for_the_other_once_a_person_said_yes() {
     }
     assert_eq!(std::fs::read_to_string(two.workdir.join("result.txt")).unwrap(), "214 passed\n");
     tell_the_story(&log(a), &log(b));
+}
+
+/// A person opens the cockpit, reads the question there, and presses a key.
+fn say_yes_in_the_cockpit(device: &Device) {
+    let mut cockpit = Tty::open(device, &[]);
+    let screen = cockpit.show("the question stands there whole", |screen| screen.contains("answer: cede allow"));
+    println!("{screen}");
+    let lines = [
+        "1 question waits",
+        "▸1 Questions 1",
+        "one wants a task done here; no answer in",
+        "delegate; a yes is for this once",
+        "| run the tests",
+        "| TOOL Bash {\"command\":\"sh test.sh\",\"description\":\"t\"}",
+        "| REPORT",
+        "agent: claude-code",
+        "y yes  n no",
+    ];
+    for line in lines {
+        assert!(screen.contains(line), "{line:?} is not on the screen:\n{screen}");
+    }
+    std::thread::sleep(Duration::from_millis(900));
+    cockpit.type_in("y");
+    let screen = cockpit.show("it says so", |screen| screen.contains("allowed: one wants a task done here"));
+    println!("{screen}");
+    cockpit.show("nothing waits any more", |screen| screen.contains("▸1 Questions none"));
+    cockpit.type_in("q");
+    assert_eq!(cockpit.end(), End::Code(0));
 }
 
 /// What each device wrote down of it.
