@@ -354,7 +354,7 @@ impl ConnectionAuthority {
             }
             return self.refuse(capability, id, declined(DecidedBy::Pace), None);
         }
-        if !memory.may_ask(now) {
+        if !memory.begin_question(now) {
             return self.refuse(capability, id, declined(DecidedBy::Pace), None);
         }
         let held = memory.rule(capability, now) == Some(Rule::Hold);
@@ -363,7 +363,6 @@ impl ConnectionAuthority {
         let question = QuestionId(self.next);
         let shown = self.shown(&request, now, life);
         let expires = now.after(life);
-        memory.asked(now);
         self.open.insert(question, Open { shown: shown.clone(), expires, waiting: vec![id] });
         self.outputs.push_back(Output::Ask(Question { id: question, hash: shown.hash(), shown, expires, held }));
         self.outputs.push_back(Output::Wake(expires));
@@ -372,18 +371,7 @@ impl ConnectionAuthority {
     /// The one place where a question ends with an answer.
     fn become_answered(&mut self, memory: &mut PeerMemory, id: QuestionId, yes: bool, by: DecidedBy, now: Now) {
         let Some(open) = self.open.remove(&id) else { return };
-        memory.question_over();
-        match by {
-            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Button if yes => memory.said_yes(),
-            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Button | DecidedBy::Time => memory.said_no(now),
-            DecidedBy::Grant
-            | DecidedBy::Rule
-            | DecidedBy::Fault
-            | DecidedBy::Pace
-            | DecidedBy::Size
-            | DecidedBy::Withdrawn
-            | DecidedBy::Closed => {}
-        }
+        memory.end_question((yes, by), now);
         let capability = open.shown.capability;
         // What a rule says holds while the rule does, and a rule may end before the connection.
         if Asking::of(capability) == Asking::OncePerConnection && by != DecidedBy::Rule {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use cede_wire::audit::DecidedBy;
 use cede_wire::authority::Rule;
 use cede_wire::member::Capability;
 
@@ -102,7 +103,42 @@ impl PeerMemory {
         self.rules.get(&capability).filter(|held| held.holds(now)).map(|held| held.term.rule)
     }
 
-    /// Whether one more question may be put to the operator. Source: SPEC U-9.
+    /// One more question is put to the operator: by an authority, or elsewhere, as of a handoff. False: there were so many that
+    /// nobody is asked. Source: SPEC U-9.
+    #[must_use]
+    pub fn begin_question(&mut self, now: Now) -> bool {
+        let may = self.may_ask(now);
+        if may {
+            self.waiting += 1;
+            if self.asked.len() >= ASKED_MOST {
+                self.asked.pop_front();
+            }
+            self.asked.push_back(now.monotonic);
+        }
+        may
+    }
+
+    /// A question was taken back: it says nothing.
+    pub fn question_over(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// A question was answered. A no of a person, and silence, make the next one wait.
+    pub fn end_question(&mut self, (yes, by): (bool, DecidedBy), now: Now) {
+        self.question_over();
+        match by {
+            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Button if yes => self.noes = 0,
+            DecidedBy::Operator | DecidedBy::Approver(_) | DecidedBy::Button | DecidedBy::Time => self.said_no(now),
+            DecidedBy::Grant
+            | DecidedBy::Rule
+            | DecidedBy::Fault
+            | DecidedBy::Pace
+            | DecidedBy::Size
+            | DecidedBy::Withdrawn
+            | DecidedBy::Closed => {}
+        }
+    }
+
     pub(super) fn may_ask(&self, now: Now) -> bool {
         let recent = |at: &&Duration| now.monotonic.saturating_sub(**at) < ASKED_IN;
         self.waiting < PENDING_PER_PEER
@@ -110,23 +146,7 @@ impl PeerMemory {
             && self.asked.iter().filter(recent).count() < ASKED_MOST
     }
 
-    pub(super) fn asked(&mut self, now: Now) {
-        self.waiting += 1;
-        if self.asked.len() >= ASKED_MOST {
-            self.asked.pop_front();
-        }
-        self.asked.push_back(now.monotonic);
-    }
-
-    pub(super) fn question_over(&mut self) {
-        self.waiting = self.waiting.saturating_sub(1);
-    }
-
-    pub(super) fn said_yes(&mut self) {
-        self.noes = 0;
-    }
-
-    pub(super) fn said_no(&mut self, now: Now) {
+    fn said_no(&mut self, now: Now) {
         self.noes = self.noes.saturating_add(1);
         if let Some(doublings) = self.noes.checked_sub(NOES_FREE + 1) {
             let factor = 1_u32.checked_shl(doublings.min(16)).unwrap_or(u32::MAX);

@@ -423,6 +423,30 @@ fn each_no_makes_the_next_question_wait_longer() {
 
 /// Shows: U-9
 #[test]
+fn question_that_is_asked_elsewhere_counts_like_one_of_an_authority() {
+    let mut one = World::new();
+    for id in 1..=2 {
+        one.asks(id, Capability::File, "x");
+    }
+    assert!(one.memory.begin_question(one.now), "a handoff is the third");
+    one.asks(3, Capability::File, "x");
+    assert_eq!(one.decided(3), (false, DecidedBy::Pace));
+    assert!(!one.memory.begin_question(one.now));
+    one.memory.end_question((false, DecidedBy::Operator), one.now);
+    assert!(one.memory.begin_question(one.now));
+    one.memory.end_question((false, DecidedBy::Time), one.now);
+    one.asks(4, Capability::File, "x");
+    assert_eq!(one.decided(4), (false, DecidedBy::Pace), "its noes make every next question wait");
+    one.passes(ASK_PAUSE_FIRST);
+    assert!(one.memory.begin_question(one.now));
+    one.memory.question_over();
+    assert!(one.memory.begin_question(one.now), "one that was taken back says nothing");
+    one.memory.end_question((true, DecidedBy::Operator), one.now);
+    assert!(one.memory.begin_question(one.now));
+}
+
+/// Shows: U-9
+#[test]
 fn flood_of_questions_is_slowed_even_where_each_is_a_yes() {
     let mut one = World::new();
     for _ in 0..ASKED_MOST {
