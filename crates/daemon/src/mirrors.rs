@@ -9,7 +9,7 @@ use std::time::Instant;
 use cede_carrier::closing::CloseReason;
 use cede_core::audit::mirror::{Mirrored, Mirrors};
 use cede_core::audit::{Anchor, AuditFault, verify_against};
-use cede_store::audit::{AuditLog, mirrors};
+use cede_store::audit::{AuditError, AuditLog, mirrors};
 use cede_store::home::Home;
 use cede_wire::audit::{AuditAnchor, AuditCheckpoint, AuditEvent, AuditMirror};
 use cede_wire::canonical::Signed;
@@ -28,6 +28,8 @@ pub(crate) struct MirrorDesk {
     mirrors: Mirrors,
     /// What each peer says that it keeps of this device's record.
     at_peers: BTreeMap<DeviceId, Anchor>,
+    /// When each peer said last what it keeps, or that it keeps nothing.
+    said: BTreeMap<DeviceId, Instant>,
     /// Counts the checkpoints that were shown in this life of the daemon.
     serial: u64,
     /// When one was shown last, and whether one waits for the pause to end.
@@ -54,6 +56,7 @@ impl MirrorDesk {
     }
 
     fn answered(&mut self, device: DeviceId) {
+        self.said.insert(device, Instant::now());
         for (silent, _) in &mut self.asked {
             silent.remove(&device);
         }
@@ -198,20 +201,25 @@ impl Actor {
         let Some(mark) = self.audit.mark() else { return self.errands.end(by, Errand::CheckRecord) };
         let context = self.context.clone();
         tokio::spawn(async move {
-            let missed = context.block(move |context| {
-                let files = AuditLog::read(&context.home, &mark).ok()?;
+            let looked = context.block(move |context| {
+                let files = AuditLog::read(&context.home, &mark)?;
                 let bytes = files.files.iter().map(Vec::as_slice);
                 let verdict = verify_against(bytes, files.newest.as_ref(), &[anchor], context.local.device());
                 let of_peers =
                     |fault: &AuditFault| matches!(fault, AuditFault::CutAfter { .. } | AuditFault::Replaced { .. });
                 let event = AuditEvent::Missed { by, signed: number };
                 let said = || files.entries().any(|entry| entry.event == event);
-                (verdict.faults.iter().any(of_peers) && !said()).then_some(event)
+                Ok::<_, AuditError>((verdict.faults.iter().any(of_peers) && !said()).then_some(event))
             });
-            let missed = missed.await.ok().flatten();
+            let looked = looked.await;
             context
                 .tell(move |actor| {
                     actor.errands.end(by, Errand::CheckRecord);
+                    let missed = match looked {
+                        Ok(Ok(missed)) => missed,
+                        Ok(Err(error)) => return tracing::warn!(%error, "the record was not read; it is held against what a peer keeps once it can be"),
+                        Err(_) => return,
+                    };
                     actor.mirrors.held.insert(by, number);
                     if let Some(event) = missed {
                         tracing::error!(peer = %by.short(), number, "the record here was cut or put back: cede log --verify");
@@ -242,12 +250,12 @@ impl Actor {
         answered
     }
 
-    /// What the peers keep, as far as they said it.
-    pub(crate) fn at_peers(&mut self) -> AtPeers {
+    /// What the peers keep, as far as they ever said it, and who said nothing since they were asked.
+    pub(crate) fn at_peers(&self, asked: Instant) -> AtPeers {
         let members = self.peers.members();
-        let unheard = |device: DeviceId| !self.mirrors.at_peers.contains_key(&device);
+        let silent = |device: DeviceId| self.mirrors.said.get(&device).is_none_or(|said| *said < asked);
         let silent =
-            members.iter().filter(|member| unheard(member.device())).map(|member| member.name.clone()).collect();
+            members.iter().filter(|member| silent(member.device())).map(|member| member.name.clone()).collect();
         AtPeers { anchors: self.mirrors.at_peers.values().cloned().collect(), silent, evidence: self.evidence() }
     }
 
@@ -271,6 +279,7 @@ impl Actor {
         let peers = &self.peers;
         let gone = self.mirrors.mirrors.retain(|device| peers.is_member(device));
         self.mirrors.at_peers.retain(|device, _| peers.is_member(*device));
+        self.mirrors.said.retain(|device, _| peers.is_member(*device));
         self.mirrors.held.retain(|device, _| peers.is_member(*device));
         self.mirrors.unkept.retain(|device| peers.is_member(*device));
         if gone.is_empty() {

@@ -62,6 +62,7 @@ fn record_that_was_put_back_whole_is_found_by_what_the_peer_keeps() {
     devices.a.stop();
     let alone = verdict(&devices.b);
     assert!(!alone.holds && alone.faults.iter().any(|fault| fault.contains("laptop kept")), "{alone:?}");
+    assert_eq!(alone.silent, ["laptop"], "what it said before is no answer now");
     // Whoever did it on purpose says so at both, and both records say that it was said.
     devices.a.start();
     devices.wait_for_link();

@@ -68,7 +68,7 @@ fn at_peers(verdict: &LogVerdict) -> Page {
         page.line([faint(format!("{} keeps the checkpoint of entry {}, and it fits", anchor.device, anchor.number))]);
     }
     if !verdict.silent.is_empty() {
-        page.line([faint(format!("not asked what it keeps of this record: {}", verdict.silent.join(", ")))]);
+        page.line([faint(format!("did not say now what it keeps of this record: {}", verdict.silent.join(", ")))]);
     }
     for line in &verdict.evidence {
         page.line([Span::new(Ink::Bad, line)]);

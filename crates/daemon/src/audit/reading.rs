@@ -1,6 +1,7 @@
 //! `cede log`: the record as a person reads it, and whether it holds.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use cede_core::audit::{AuditFault, verify_against};
 use cede_seal::verify::verify;
@@ -71,6 +72,7 @@ impl Actor {
         names.extend(self.peers.members().into_iter().map(|member| (member.device(), member.name)));
         let tail = usize::try_from(tail.unwrap_or(u32::MAX)).unwrap_or(usize::MAX).min(LOG_LINES);
         let context = self.context.clone();
+        let asked = Instant::now();
         let answered = check.then(|| self.ask_peers_for_anchors());
         tokio::spawn(async move {
             let peers = match answered {
@@ -78,7 +80,7 @@ impl Actor {
                 Some(answered) => {
                     // Who does not answer is said to be silent.
                     let _ = tokio::time::timeout(LISTING, answered).await;
-                    context.ask(|actor| actor.at_peers()).await.ok()
+                    context.ask(move |actor| actor.at_peers(asked)).await.ok()
                 }
             };
             let read = context.block(move |context| read(context, &mark, &names, (tail, peers))).await;
