@@ -252,7 +252,7 @@ pub(crate) struct Policy {
     /// What the peer asks for
     #[arg(requires = "rule", value_parser = capability, value_name = "CAPABILITY")]
     pub(crate) capability: Option<Capability>,
-    /// accept (unattended), ask, hold (keep the question for a day) or refuse
+    /// accept (unattended), ask, hold (ask, and call nobody) or refuse
     #[arg(value_parser = rule, value_name = "RULE")]
     pub(crate) rule: Option<Rule>,
     /// The rule ends after this time, like 30m or 8h; accept needs it

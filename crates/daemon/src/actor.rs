@@ -222,9 +222,9 @@ impl Actor {
             return;
         }
         if let PeerMessage::Offer { offer, .. } = message
-            && let Permission::Refused(why, _) = self.permission(asker, Capability::Handoff)
+            && let Permission::Refused(why, by) = self.permission(asker, Capability::Handoff)
         {
-            self.refuse_unverified(from, offer, why);
+            self.refuse_unverified(from, offer, (why, by));
             return;
         }
         self.custodian.handle_message(from, message, self.context.clock.now());
@@ -273,7 +273,8 @@ impl Actor {
             }
             self.commit_pending().await?;
         }
-        Ok(())
+        // What was noted with the last of it.
+        self.commit_pending().await
     }
 
     async fn commit_pending(&mut self) -> Result<(), LoopError> {

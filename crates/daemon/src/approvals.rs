@@ -5,22 +5,23 @@ use std::time::Instant;
 use cede_core::authority::{self, Afar, QuestionId};
 use cede_seal::verify::Verified;
 use cede_wire::audit::{AuditOf, DecidedBy};
-use cede_wire::control::{Answer, ApprovalSummary, exit};
+use cede_wire::authority::Rule;
+use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
 use cede_wire::handoff::{Disposition, InventoryItem, Offer, Scope};
 use cede_wire::id::{ApprovalId, DeviceId, HandoffId, Hash};
+use cede_wire::member::Capability;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionInfo;
 
 use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
-use crate::authorities::Asker;
+use crate::audit::{move_asked, move_decided};
+use crate::authorities::{Asker, Came, Told};
 use crate::clock::random;
-use crate::context::Context;
 use crate::control::Replies;
-use crate::errands::Errand;
 use crate::limits;
 use crate::offering::failure;
-use crate::payload::{self, Wanted};
+use crate::payload::Leaves;
 use crate::take::TakeQuestion;
 
 /// A question.
@@ -28,6 +29,10 @@ pub(crate) struct Approval {
     pub(crate) device: DeviceId,
     pub(crate) asked: Instant,
     pub(crate) question: Question,
+    /// Kept for the person by a rule: nobody is called.
+    pub(crate) held: bool,
+    /// Of a move: the hash of everything that is shown of it, which is what the record says.
+    pub(crate) shown: Hash,
     /// Ends with the question: a peer that asks and withdraws leaves nothing behind.
     _expiry: Option<Expiry>,
 }
@@ -45,16 +50,10 @@ impl Drop for Expiry {
 pub(crate) enum Question {
     /// A session would come here.
     Receive { plan: Box<ArrivalPlan>, scope: Box<Scope>, turns: u64 },
-    /// A session would leave.
-    Give { question: TakeQuestion, info: Box<SessionInfo>, leaves: Option<Box<Leaves>> },
+    /// A session would leave, with no more than was counted.
+    Give { question: TakeQuestion, info: Box<SessionInfo>, leaves: Box<Leaves> },
     /// A peer asks for something that its link's authority decides.
     Capability { asker: Asker, question: Box<authority::Question> },
-}
-
-/// What would leave, once it is counted.
-pub(crate) struct Leaves {
-    scope: Scope,
-    secret_looking: Vec<String>,
 }
 
 impl Approval {
@@ -66,21 +65,22 @@ impl Approval {
         }
     }
 
-    /// How a question about a move is named in the record, and the hash of what it is about.
-    pub(crate) fn moves(&self) -> Option<(AuditOf, Hash)> {
+    /// How a question about a move is named in the record.
+    pub(crate) fn moves(&self) -> Option<AuditOf> {
         match &self.question {
-            Question::Receive { plan, scope, .. } => Some((AuditOf::Handoff(plan.handoff), scope.digest())),
-            Question::Give { question, info, .. } => {
-                let of = AuditOf::Take(question.session, question.request);
-                Some((of, Hash::of(&cede_wire::canonical::encode(&**info))))
-            }
+            Question::Receive { plan, .. } => Some(AuditOf::Handoff(plan.handoff)),
+            Question::Give { question, .. } => Some(AuditOf::Take(question.session, question.request)),
             Question::Capability { .. } => None,
         }
     }
 
     /// A question whose time is counted by who asked it.
     pub(crate) fn of(device: DeviceId, asked: Instant, question: Question) -> Self {
-        Self { device, asked, question, _expiry: None }
+        let held = match &question {
+            Question::Capability { question, .. } => question.held,
+            Question::Receive { .. } | Question::Give { .. } => false,
+        };
+        Self { device, asked, question, held, shown: Hash::new([0; 32]), _expiry: None }
     }
 
     /// Whether it is this question of that link.
@@ -98,69 +98,44 @@ impl Actor {
         let question =
             Question::Receive { plan: Box::new(plan), scope: Box::new(offer.scope.clone()), turns: offer.head.turn };
         if let Err(refusal) = self.ask_operator(offer.source, question) {
-            let detail = "too many questions wait for the operator here";
-            self.custodian.decline(session, handoff, refusal, detail);
-            self.end_arriving(session, refusal, detail);
+            self.refuse_arrival(session, handoff, refusal, TOO_MANY);
         }
     }
 
-    pub(crate) fn ask_to_give(&mut self, question: TakeQuestion, info: SessionInfo) {
-        let asked = Question::Give { question, info: Box::new(info.clone()), leaves: None };
-        match self.ask_operator(question.from, asked) {
-            Ok(()) => self.count_leaving(question, &info),
-            Err(refusal) => self.refuse_take(question, refusal, "too many questions wait for the operator there"),
+    pub(crate) fn ask_to_give(&mut self, question: TakeQuestion, info: SessionInfo, leaves: Leaves) {
+        let asked = Question::Give { question, info: Box::new(info), leaves: Box::new(leaves) };
+        if let Err(refusal) = self.ask_operator(question.from, asked) {
+            self.refuse_take(question, refusal, TOO_MANY);
         }
     }
 
-    /// Looks at everything that would leave, while its question waits already.
-    fn count_leaving(&mut self, question: TakeQuestion, info: &SessionInfo) {
-        if !self.errands.begin(question.from, Errand::CountSession) {
-            return;
-        }
-        let (context, wanted) = (self.context.clone(), Wanted::all_of(info));
-        tokio::spawn(async move {
-            let leaves = context.block(move |context| count(context, &wanted)).await.ok().flatten();
-            context
-                .tell(move |actor| {
-                    actor.errands.end(question.from, Errand::CountSession);
-                    actor.counted(question, leaves);
-                })
-                .await;
-        });
-    }
-
-    fn counted(&mut self, asked: TakeQuestion, counted: Option<Box<Leaves>>) {
-        for approval in self.approvals.values_mut() {
-            if let Question::Give { question, leaves, .. } = &mut approval.question
-                && *question == asked
-            {
-                *leaves = counted;
-                self.questions_changed = true;
-                return;
-            }
-        }
-    }
-
+    /// Asks about a move. It counts among the questions of its peer like any other; one that a rule holds calls nobody, and waits
+    /// no longer than whoever wants the move.
     fn ask_operator(&mut self, device: DeviceId, question: Question) -> Result<(), Refusal> {
-        let open = self.approvals.values().filter(|approval| approval.device == device).count();
-        if open >= limits::APPROVALS_PER_PEER {
+        let id = ApprovalId::new(random().map_err(|_| Refusal::NoApprover)?);
+        let now = self.context.clock.now();
+        if !self.authorities.memory(device).begin_question(now) {
+            self.audit.count((device, Capability::Handoff, false, DecidedBy::Pace));
             return Err(Refusal::Busy);
         }
-        let id = ApprovalId::new(random().map_err(|_| Refusal::NoApprover)?);
         tracing::info!(peer = %device.short(), id = %id, "a question waits: cede approvals");
         let context = self.context.clone();
         let expiry = tokio::spawn(async move {
             tokio::time::sleep(context.question_life).await;
             context.tell(move |actor| actor.settle(id, Err(Refusal::Expired))).await;
         });
+        let held = self.rule(device, Capability::Handoff) == Some(Rule::Hold);
         let _expiry = Some(Expiry(expiry.abort_handle()));
-        let approval = Approval { device, asked: Instant::now(), question, _expiry };
-        if let Some((of, shown)) = approval.moves() {
-            self.note_move(device, of, None, Some(shown));
+        let mut approval = Approval { held, _expiry, ..Approval::of(device, Instant::now(), question) };
+        approval.shown = self.pose(id, &approval).hash();
+        if let Some(of) = approval.moves() {
+            self.audit.note(move_asked(device, of, approval.shown, held));
         }
         self.approvals.insert(id, approval);
         self.questions_changed = true;
-        self.context.notices.asked();
+        if !held {
+            self.context.notices.asked();
+        }
         Ok(())
     }
 
@@ -176,12 +151,9 @@ impl Actor {
                 failure(exit::USAGE, "nothing was answered", "a yes needs more of the id", "cede approvals")
             }
             [id] if self.approvals.contains_key(id) => {
-                let id = *id;
-                return self.durably(replies, |actor| {
-                    actor.settle(id, if yes { Ok(()) } else { Err(Refusal::Declined) });
-                    let text = if yes { "allowed" } else { "denied; nothing was written" };
-                    Ok(Answer::Said { text: text.to_owned() })
-                });
+                let verdict = if yes { Ok(()) } else { Err(Refusal::Declined) };
+                let told = move |actor: &mut Self, came: Came| actor.settle_durable(answer(yes, came), replies);
+                return self.settle_by(*id, verdict, None, Box::new(told));
             }
             [id] => return self.answer_elsewhere(*id, yes, replies),
             [] => failure(exit::FAILED, "nothing was answered", "no such question waits", "cede approvals"),
@@ -191,47 +163,89 @@ impl Actor {
     }
 
     fn settle(&mut self, id: ApprovalId, verdict: Result<(), Refusal>) {
-        self.settle_by(id, verdict, None);
+        self.settle_by(id, verdict, None, Box::new(|_, _| {}));
     }
 
-    /// Ends a question with what was said: by the operator here, or from elsewhere.
-    pub(crate) fn settle_by(&mut self, id: ApprovalId, verdict: Result<(), Refusal>, from: Option<Afar>) {
-        let Some(approval) = self.approvals.remove(&id) else { return };
+    /// Ends a question with what was said: by the operator here, or from elsewhere. What that comes to is `told` once
+    /// it is in the record.
+    pub(crate) fn settle_by(
+        &mut self,
+        id: ApprovalId,
+        verdict: Result<(), Refusal>,
+        from: Option<Afar>,
+        told: Told,
+    ) {
+        let Some(approval) = self.approvals.remove(&id) else {
+            return self.once_durable(move |actor| told(actor, (false, DecidedBy::Closed)));
+        };
         self.questions_changed = true;
-        let by = from.map_or_else(|| decided_by(verdict), Afar::by);
+        if let Question::Capability { asker, question } = &approval.question {
+            return self.answer_authority(*asker, question, (verdict.is_ok(), from), told);
+        }
+        // Its timer may come late; the answer does not.
+        let late = self.left_ms(&approval) == 0;
+        let verdict = if late { Err(Refusal::Expired) } else { verdict };
         if verdict == Err(Refusal::Expired) {
             tracing::info!(peer = %approval.device.short(), %id, "nobody answered in time: the question is a no");
         }
-        if let Some((of, shown)) = approval.moves() {
-            self.note_move(approval.device, of, Some((verdict.is_ok(), by)), Some(shown));
+        let by = from.filter(|_| !late).map_or_else(|| decided_by(verdict), Afar::by);
+        self.end_move_question(approval, verdict, by, told);
+    }
+
+    fn end_move_question(&mut self, approval: Approval, verdict: Result<(), Refusal>, by: DecidedBy, told: Told) {
+        let (device, shown, now) = (approval.device, approval.shown, self.context.clock.now());
+        if let Some(memory) = self.authorities.remembered(device) {
+            memory.end_question((verdict.is_ok(), by), now);
         }
-        match (approval.question, verdict) {
-            (Question::Receive { plan, .. }, Ok(())) => self.approve_arrival(*plan),
-            (Question::Receive { plan, .. }, Err(refusal)) => {
-                let (session, detail) = (plan.key.id(), said(refusal));
-                self.custodian.decline(session, plan.handoff, refusal, detail);
-                self.end_arriving(session, refusal, detail);
+        let Some(of) = approval.moves() else { return };
+        let decided = move_decided(device, of, (verdict.is_ok(), by), Some(shown));
+        let question = approval.question;
+        self.once_recorded(decided, move |actor, stands| {
+            let (verdict, came) = match verdict {
+                Ok(()) if !stands => (Err((Refusal::Busy, UNRECORDED)), (false, DecidedBy::Fault)),
+                Ok(()) => (Ok(()), (true, by)),
+                Err(refusal) => (Err((refusal, said(refusal))), (false, by)),
+            };
+            match (question, verdict) {
+                (Question::Receive { plan, .. }, Ok(())) => actor.approve_arrival(*plan),
+                (Question::Receive { plan, .. }, Err((refusal, detail))) => {
+                    actor.refuse_arrival(plan.key.id(), plan.handoff, refusal, detail);
+                }
+                (Question::Give { question, leaves, .. }, Ok(())) => actor.find_for(question, Some(leaves)),
+                (Question::Give { question, .. }, Err((refusal, detail))) => {
+                    actor.refuse_take(question, refusal, detail);
+                }
+                (Question::Capability { .. }, _) => {}
             }
-            (Question::Give { question, .. }, Ok(())) => self.find_for(question, true),
-            (Question::Give { question, .. }, Err(refusal)) => self.refuse_take(question, refusal, said(refusal)),
-            (Question::Capability { asker, question }, verdict) => {
-                self.answer_authority(asker, question.id, (verdict.is_ok(), from));
+            told(actor, came);
+        });
+    }
+
+    /// Takes back the questions about moves that are meant: nobody waits for an answer any more.
+    pub(crate) fn take_back_moves(&mut self, meant: impl Fn(&Approval) -> bool) -> Vec<Approval> {
+        let meant: Vec<ApprovalId> =
+            self.approvals.iter().filter(|(_, one)| one.moves().is_some() && meant(one)).map(|(id, _)| *id).collect();
+        let gone: Vec<Approval> = meant.iter().filter_map(|id| self.approvals.remove(id)).collect();
+        for approval in &gone {
+            self.questions_changed = true;
+            if let Some(memory) = self.authorities.remembered(approval.device) {
+                memory.question_over();
+            }
+            if let Some(of) = approval.moves() {
+                let withdrawn = (false, DecidedBy::Withdrawn);
+                self.audit.note(move_decided(approval.device, of, withdrawn, Some(approval.shown)));
             }
         }
+        gone
     }
 
     /// The offer was withdrawn while its question waited.
     pub(crate) fn withdraw_question(&mut self, handoff: HandoffId, refusal: Refusal) {
-        let session = self.approvals.values().find_map(|approval| match &approval.question {
-            Question::Receive { plan, .. } if plan.handoff == handoff => Some(plan.key.id()),
-            Question::Receive { .. } | Question::Give { .. } | Question::Capability { .. } => None,
-        });
-        self.approvals.retain(
-            |_, approval| !matches!(&approval.question, Question::Receive { plan, .. } if plan.handoff == handoff),
-        );
-        self.questions_changed = true;
-        if let Some(session) = session {
-            self.end_arriving(session, refusal, "the offer was withdrawn");
+        let is_it = |one: &Approval| matches!(&one.question, Question::Receive { plan, .. } if plan.handoff == handoff);
+        for approval in self.take_back_moves(is_it) {
+            if let Question::Receive { plan, .. } = approval.question {
+                self.end_arriving(plan.key.id(), refusal, "the offer was withdrawn");
+            }
         }
     }
 
@@ -246,9 +260,10 @@ impl Actor {
             }
             summary
         };
-        let here = self.approvals.iter().filter_map(|(id, approval)| {
+        let here = self.approvals.iter().map(|(id, approval)| {
             let left = self.left_ms(approval) / 1_000;
-            Some((self.seen(self.posed(*id)?, *id, left), self.shown_bytes(approval)))
+            let seen = ApprovalSummary { held: approval.held, ..self.seen(self.pose(*id, approval), *id, left) };
+            (seen, self.shown_bytes(approval))
         });
         here.chain(self.elsewhere_summaries()).map(&mut fit).collect()
     }
@@ -256,7 +271,7 @@ impl Actor {
     fn shown_bytes(&self, approval: &Approval) -> usize {
         match &approval.question {
             Question::Receive { scope, .. } => crate::scrutiny::shown_bytes(scope),
-            Question::Give { leaves, .. } => leaves.as_ref().map_or(0, |l| crate::scrutiny::shown_bytes(&l.scope)),
+            Question::Give { leaves, .. } => crate::scrutiny::shown_bytes(&leaves.scope),
             Question::Capability { question, .. } => {
                 question.shown.to_bytes().len() + self.files_shown_bytes(question.shown.subject.content())
             }
@@ -277,6 +292,8 @@ impl Actor {
         let strange = |approval: &Approval| !self.peers.is_member(approval.device);
         let ids: Vec<ApprovalId> = self.approvals.iter().filter(|(_, a)| strange(a)).map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.settle(id, Err(Refusal::NotGranted)));
+        let peers = &self.peers;
+        self.takes.forget(|device| peers.is_member(device));
     }
 
     pub(crate) fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
@@ -292,10 +309,10 @@ impl Actor {
                 }
                 ("receive", scope, Vec::new())
             }
-            Question::Give { leaves: Some(leaves), .. } => {
+            Question::Give { leaves, .. } => {
                 ("give", Scope { limit_bytes: 0, ..leaves.scope.clone() }, leaves.secret_looking.clone())
             }
-            Question::Give { leaves: None, .. } | Question::Capability { .. } => ("give", nothing(), Vec::new()),
+            Question::Capability { .. } => ("", nothing(), Vec::new()),
         };
         let (title, agent, directory, turns) = match &approval.question {
             Question::Receive { plan, turns, .. } => {
@@ -325,6 +342,7 @@ impl Actor {
             files: Vec::new(),
             note: String::new(),
             at: None,
+            held: false,
         }
     }
 
@@ -349,15 +367,9 @@ impl Actor {
             files: Vec::new(),
             note: String::new(),
             at: None,
+            held: false,
         }
     }
-}
-
-/// Everything that would leave. None: it cannot be captured now, which the move would say. Blocks.
-fn count(context: &Context, wanted: &Wanted) -> Option<Box<Leaves>> {
-    let payload = payload::take(context, wanted).ok()?;
-    let scope = payload.scope().ok().filter(crate::scrutiny::can_be_shown)?;
-    Some(Box::new(Leaves { scope, secret_looking: payload.secret_looking }))
 }
 
 const fn nothing() -> Scope {
@@ -404,6 +416,33 @@ fn decided_by(verdict: Result<(), Refusal>) -> DecidedBy {
         Err(_) => DecidedBy::Closed,
     }
 }
+
+/// What the operator hears who answered.
+fn answer(yes: bool, (allowed, by): Came) -> Result<Answer, Failure> {
+    let text = if allowed { "allowed" } else { "denied; nothing was written" };
+    if yes == allowed || !yes {
+        return Ok(Answer::Said { text: text.to_owned() });
+    }
+    let nothing = |exit, why, cure| Err(failure(exit, "nothing was allowed", why, cure));
+    match by {
+        DecidedBy::Fault => nothing(exit::FAILED, "the decision cannot be recorded here", "cede doctor"),
+        DecidedBy::Time => nothing(exit::TIMEOUT, "the time for an answer was over: it is a no", "cede approvals"),
+        DecidedBy::Grant
+        | DecidedBy::Rule
+        | DecidedBy::Operator
+        | DecidedBy::Pace
+        | DecidedBy::Size
+        | DecidedBy::Withdrawn
+        | DecidedBy::Closed
+        | DecidedBy::Approver(_) => nothing(exit::FAILED, "the question was over before the answer", "cede approvals"),
+    }
+}
+
+/// Why a yes to a move is none, in words for the peer.
+pub(crate) const UNRECORDED: &str = "decisions cannot be recorded there now; try again later";
+
+/// Why a move asks nobody.
+const TOO_MANY: &str = "the operator there is asked too often about this device; try again later";
 
 fn said(refusal: Refusal) -> &'static str {
     if refusal == Refusal::Declined {

@@ -8,7 +8,7 @@ use cede_core::authority::Afar;
 use cede_core::authority::approvers::{NoAnswer, Standing};
 use cede_seal::verify::verify;
 use cede_wire::approver::{AnswerTaken, ApproverAnswer, ApproverMessage, Posed, Wanted};
-use cede_wire::audit::{AuditAct, AuditEvent, AuditOf};
+use cede_wire::audit::{AuditAct, AuditEvent, AuditOf, DecidedBy};
 use cede_wire::authority::Shown;
 use cede_wire::canonical::Signed;
 use cede_wire::control::decisions::AskedFor;
@@ -21,6 +21,7 @@ use cede_wire::refusal::Refusal;
 
 use crate::actor::Actor;
 use crate::approvals::{Approval, Question};
+use crate::authorities::Came;
 use crate::clock::random;
 use crate::offering::failure;
 
@@ -134,19 +135,18 @@ impl Actor {
             (Ok(yes), Some(posed)) => {
                 self.audit.note(answered(&posed, signed));
                 let question = answer.question;
+                let verdict = if yes { Ok(()) } else { Err(Refusal::Declined) };
                 self.once_durable(move |actor| {
-                    let written = !actor.audit.is_broken();
-                    if written {
-                        actor.settle_by(
-                            question,
-                            if yes { Ok(()) } else { Err(Refusal::Declined) },
-                            Some(Afar::Approver(from)),
-                        );
+                    let hear = move |actor: &mut Self, came: Came| {
+                        let outcome = taken_as(yes, came);
+                        actor.once_durable(move |actor| {
+                            actor.say_to_approver(from, ApproverMessage::Heard { showing, outcome });
+                        });
+                    };
+                    if actor.audit.is_broken() {
+                        return hear(actor, (false, DecidedBy::Fault));
                     }
-                    let outcome = if written { AnswerTaken::Taken } else { AnswerTaken::Refused };
-                    actor.once_durable(move |actor| {
-                        actor.say_to_approver(from, ApproverMessage::Heard { showing, outcome });
-                    });
+                    actor.settle_by(question, verdict, Some(Afar::Approver(from)), Box::new(hear));
                 });
             }
             (Ok(_), None) => {}
@@ -160,7 +160,10 @@ impl Actor {
 
     /// A question as it stands now, with everything that is shown of it.
     pub(crate) fn posed(&self, question: ApprovalId) -> Option<Posed> {
-        let approval = self.approvals.get(&question)?;
+        self.approvals.get(&question).map(|approval| self.pose(question, approval))
+    }
+
+    pub(crate) fn pose(&self, question: ApprovalId, approval: &Approval) -> Posed {
         let shown = self.approval_summary(question, approval);
         let (of, about) = approval.subject();
         let wants = match &approval.question {
@@ -170,7 +173,7 @@ impl Actor {
                 Wanted::Capability { shown: Box::new(question.shown.clone()), held: question.held }
             }
         };
-        Some(Posed {
+        Posed {
             at: self.context.local.device(),
             question,
             who: approval.device,
@@ -189,7 +192,7 @@ impl Actor {
             secret_looking: shown.secret_looking,
             files: shown.files,
             note: shown.note,
-        })
+        }
     }
 
     /// The time that a question has left, here.
@@ -218,6 +221,7 @@ impl Actor {
             id,
             device: self.device_name(posed.who),
             kind,
+            held: asks.as_ref().is_some_and(|asks| asks.held),
             title: posed.title,
             agent: posed.agent,
             directory: posed.directory,
@@ -234,6 +238,23 @@ impl Actor {
             note: posed.note,
             at,
         }
+    }
+}
+
+/// What the device is told that answered, by what the answer came to.
+const fn taken_as(yes: bool, (allowed, by): Came) -> AnswerTaken {
+    match by {
+        DecidedBy::Approver(_) if yes == allowed => AnswerTaken::Taken,
+        DecidedBy::Fault => AnswerTaken::Refused,
+        DecidedBy::Grant
+        | DecidedBy::Rule
+        | DecidedBy::Operator
+        | DecidedBy::Time
+        | DecidedBy::Pace
+        | DecidedBy::Size
+        | DecidedBy::Withdrawn
+        | DecidedBy::Closed
+        | DecidedBy::Approver(_) => AnswerTaken::Late,
     }
 }
 
@@ -260,7 +281,7 @@ impl Approval {
     /// How the question is named in the record, and the hash of what it is about.
     fn subject(&self) -> (AuditOf, Hash) {
         match (self.moves(), &self.question) {
-            (Some(moves), _) => moves,
+            (Some(of), _) => (of, self.shown),
             (None, Question::Capability { question, .. }) => {
                 (AuditOf::Request(question.shown.connection, question.id.number()), question.hash)
             }

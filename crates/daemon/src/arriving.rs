@@ -26,6 +26,8 @@ use cede_wire::session::SessionInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::approvals::UNRECORDED;
+use crate::audit::move_decided;
 use crate::clock::random;
 use crate::context::{Context, Stopping, found};
 use crate::errands::Errand;
@@ -134,14 +136,22 @@ impl ArrivalPlan {
 
 impl Actor {
     /// An offer of a peer without the capability is answered without a look at it.
-    pub(crate) fn refuse_unverified(&mut self, from: DeviceId, offer: &Signed<Offer>, why: CapabilityRefusal) {
+    pub(crate) fn refuse_unverified(
+        &mut self,
+        from: DeviceId,
+        offer: &Signed<Offer>,
+        (why, by): (CapabilityRefusal, DecidedBy),
+    ) {
         let Ok(offer) = cede_seal::verify::verify(offer) else { return };
-        let detail = match why {
-            CapabilityRefusal::NotGranted => "this device was not given the right to hand sessions over",
-            CapabilityRefusal::NoApprover => "nobody can be asked there",
-            CapabilityRefusal::Declined => "the operator there takes no sessions of this device",
+        let (refusal, detail) = match why {
+            _ if by == DecidedBy::Fault => (Refusal::Busy, UNRECORDED),
+            CapabilityRefusal::NotGranted => {
+                (why.refusal(), "this device was not given the right to hand sessions over")
+            }
+            CapabilityRefusal::NoApprover => (why.refusal(), "nobody can be asked there"),
+            CapabilityRefusal::Declined => (why.refusal(), "the operator there takes no sessions of this device"),
         };
-        let refuse = PeerMessage::Refuse { handoff: offer.handoff, refusal: why.refusal(), detail: detail.to_owned() };
+        let refuse = PeerMessage::Refuse { handoff: offer.handoff, refusal, detail: detail.to_owned() };
         self.send(from, refuse);
     }
 
@@ -198,18 +208,23 @@ impl Actor {
                 let expected = self.takes.use_expected(session, offer.source);
                 if expected || unattended {
                     let by = if expected { DecidedBy::Operator } else { DecidedBy::Rule };
-                    self.note_move(
-                        offer.source,
-                        AuditOf::Handoff(handoff),
-                        Some((true, by)),
-                        Some(offer.scope.digest()),
-                    );
-                    self.approve_arrival(plan);
+                    let (of, shown) = (AuditOf::Handoff(handoff), Some(offer.scope.digest()));
+                    let decided = move_decided(offer.source, of, (true, by), shown);
+                    self.once_recorded(decided, move |actor, stands| match stands {
+                        true => actor.approve_arrival(plan),
+                        false => actor.refuse_arrival(session, handoff, Refusal::Busy, UNRECORDED),
+                    });
                 } else {
                     self.ask_to_receive(&offer, plan);
                 }
             }
         }
+    }
+
+    /// A no before anything was written.
+    pub(crate) fn refuse_arrival(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal, detail: &str) {
+        self.custodian.decline(session, handoff, refusal, detail);
+        self.end_arriving(session, refusal, detail);
     }
 
     /// The yes: the place is durable, then the custodian's record, then the accept leaves.
@@ -229,19 +244,18 @@ impl Actor {
             }
         };
         if let Err((refusal, detail)) = fault {
-            self.custodian.decline(session, handoff, refusal, &detail);
-            self.end_arriving(session, refusal, &detail);
-            return;
+            self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
+            return self.refuse_arrival(session, handoff, refusal, &detail);
         }
         let Ok(secret) = random().map(ExchangeSecret::from_random) else {
-            self.custodian.decline(session, handoff, Refusal::Protocol, "no random bytes");
-            return;
+            self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
+            return self.refuse_arrival(session, handoff, Refusal::Protocol, "no random bytes");
         };
         let now = self.context.clock.now();
         if self.custodian.approve(session, handoff, secret.public(), plan.have.clone(), now).is_err() {
             // The offer went away meanwhile. A plan that cannot be removed now is forgotten with the old ones.
             let _ = std::fs::remove_dir_all(ArrivalPlan::directory(&self.context, handoff));
-            return;
+            return self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
         }
         let arriving = Arriving { secret: Some(Arc::new(secret)), ..Arriving::new(&self.context, plan) };
         self.arriving.insert(session, arriving);

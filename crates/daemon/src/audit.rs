@@ -57,6 +57,12 @@ impl Audit {
         }
     }
 
+    /// Takes back what was noted and is not in the log. False: it is there, or there was no room for it.
+    pub(crate) fn take_back(&mut self, event: &AuditEvent) -> bool {
+        let at = self.pending.iter().rposition(|pending| pending == event);
+        at.map(|at| self.pending.remove(at)).is_some()
+    }
+
     /// Notes the first decision of its kind since the last checkpoint, and counts the others: a peer that repeats itself
     /// fills no disk.
     pub(crate) fn count(&mut self, kind: Kind) {
@@ -152,6 +158,47 @@ const fn many((who, capability, allowed, by): Kind, times: u32) -> AuditEvent {
     AuditEvent::Decided { who, capability, of: AuditOf::Many, allowed, by, shown: None, times }
 }
 
+/// A question about a session that would move.
+pub(crate) const fn move_asked(who: DeviceId, of: AuditOf, shown: Hash, held: bool) -> AuditEvent {
+    AuditEvent::Asked { who, capability: Capability::Handoff, of, shown, held }
+}
+
+/// The answer about one.
+pub(crate) const fn move_decided(
+    who: DeviceId,
+    of: AuditOf,
+    (allowed, by): (bool, DecidedBy),
+    shown: Option<Hash>,
+) -> AuditEvent {
+    AuditEvent::Decided { who, capability: Capability::Handoff, of, allowed, by, shown, times: 1 }
+}
+
+/// What a yes became that could not be recorded.
+const fn refused(event: &AuditEvent) -> Option<AuditEvent> {
+    match event {
+        AuditEvent::Decided { who, capability, of, allowed: true, shown, times, .. } => Some(AuditEvent::Decided {
+            who: *who,
+            capability: *capability,
+            of: *of,
+            allowed: false,
+            by: DecidedBy::Fault,
+            shown: *shown,
+            times: *times,
+        }),
+        AuditEvent::Begun { .. }
+        | AuditEvent::Asked { .. }
+        | AuditEvent::Decided { .. }
+        | AuditEvent::Outcome { .. }
+        | AuditEvent::RuleSet { .. }
+        | AuditEvent::Acted { .. }
+        | AuditEvent::Keyboard { .. }
+        | AuditEvent::Checkpoint(_)
+        | AuditEvent::Lost { .. }
+        | AuditEvent::Missed { .. }
+        | AuditEvent::Answered { .. } => None,
+    }
+}
+
 /// Appends, and signs where a checkpoint is due. Blocks.
 fn append(log: &mut AuditLog, local: &Arc<LocalDevice>, events: Vec<AuditEvent>, seal: bool) -> Written {
     let entries = events.len();
@@ -209,20 +256,17 @@ impl Actor {
         self.audit.note(AuditEvent::Outcome { who, capability, of, outcome });
     }
 
-    /// A question or an answer about a session that would move.
-    pub(crate) fn note_move(
-        &mut self,
-        who: DeviceId,
-        of: AuditOf,
-        decided: Option<(bool, DecidedBy)>,
-        shown: Option<Hash>,
-    ) {
-        let capability = Capability::Handoff;
-        self.audit.note(match (decided, shown) {
-            (Some((allowed, by)), shown) => AuditEvent::Decided { who, capability, of, allowed, by, shown, times: 1 },
-            (None, shown) => {
-                AuditEvent::Asked { who, capability, of, shown: shown.unwrap_or(Hash::new([0; 32])), held: false }
+    /// Notes a decision. `next` runs once that is durable, and hears whether it stands: a yes that cannot be recorded is a no, and
+    /// as that it is recorded later.
+    pub(crate) fn once_recorded(&mut self, event: AuditEvent, next: impl FnOnce(&mut Self, bool) + Send + 'static) {
+        self.audit.note(event.clone());
+        self.once_durable(move |actor| {
+            let stands = !actor.audit.is_broken();
+            if !stands && let Some(refused) = refused(&event) {
+                actor.audit.take_back(&event);
+                actor.audit.note(refused);
             }
+            next(actor, stands);
         });
     }
 
@@ -301,6 +345,25 @@ mod tests {
         };
         assert!(holds(&mut authorities, HOUR - 1));
         assert!(!holds(&mut authorities, HOUR + 1));
+    }
+
+    /// Shows: U-10
+    #[test]
+    fn yes_that_could_not_be_recorded_is_in_the_record_as_a_no() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::open(&place.path().join("state")).unwrap();
+        let mut audit = Audit::open(&home, DeviceId::new([1; 32])).unwrap();
+        let of = AuditOf::Take(SessionId::new([2; 16]), 3);
+        let yes = move_decided(DeviceId::new([4; 32]), of, (true, DecidedBy::Operator), None);
+        let no = move_decided(DeviceId::new([4; 32]), of, (false, DecidedBy::Fault), None);
+        assert_eq!((refused(&yes), refused(&no)), (Some(no.clone()), None));
+        audit.note(yes.clone());
+        let (log, events, _) = audit.take(false).unwrap();
+        audit.written(log, (events, Err(AuditError::TooLong)));
+        assert!(audit.take_back(&yes) && !audit.take_back(&yes));
+        audit.note(no.clone());
+        let (_, events, _) = audit.take(true).unwrap();
+        assert_eq!(events, [no]);
     }
 
     /// Shows: U-10

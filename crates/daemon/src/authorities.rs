@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cede_core::authority::{
-    Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy, Delegation,
-    OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, QuestionId, Request, RequestId, Term,
+    Afar, Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy, Delegation,
+    OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, Request, RequestId, Term,
 };
 use cede_core::now::Now;
 use cede_wire::audit::{AuditEvent, AuditOf};
 use cede_wire::authority::{Locality, Rule, Subject};
-use cede_wire::id::{ApprovalId, ConnectionId, DeviceId};
+use cede_wire::id::{ApprovalId, ConnectionId, DeviceId, Hash};
 use cede_wire::member::Capability;
 use cede_wire::record::PeerPolicy;
 
@@ -33,6 +33,12 @@ pub(crate) struct Asker {
 
 /// What goes on when a request is decided. It runs after the decision is in the record of this device.
 pub(crate) type Reply = Box<dyn FnOnce(&mut Actor, CapabilityDecision) + Send>;
+
+/// Whether something was allowed, and what decided that.
+pub(crate) type Came = (bool, DecidedBy);
+
+/// What goes on, for whoever answered a question, when it is in the record what the answer came to.
+pub(crate) type Told = Box<dyn FnOnce(&mut Actor, Came) + Send>;
 
 /// The authorities of the links that stand, and what is remembered of peers across links.
 #[derive(Default)]
@@ -54,6 +60,11 @@ impl Authorities {
         self.links.values().filter_map(|at| at.authority.poll_timeout()).min()
     }
 
+    /// What is remembered of a peer, where there is something.
+    pub(crate) fn remembered(&mut self, device: DeviceId) -> Option<&mut PeerMemory> {
+        self.memories.get_mut(&device)
+    }
+
     /// What is remembered of a peer.
     pub(crate) fn memory(&mut self, device: DeviceId) -> &mut PeerMemory {
         self.memories.entry(device).or_default()
@@ -63,6 +74,13 @@ impl Authorities {
     pub(crate) fn term(&self, device: DeviceId, capability: Capability, now: Now) -> Option<Term> {
         let mut rules = self.memories.get(&device)?.rules(now);
         rules.find(|(other, _)| *other == capability).map(|(_, term)| term)
+    }
+
+    /// Whether files of a peer are let in by the standing yes to moves that has no end.
+    pub(crate) fn takes_files_unasked(&self, device: DeviceId, now: Now) -> bool {
+        let moves = self.term(device, Capability::Handoff, now);
+        let endless = moves.is_some_and(|term| term.rule == Rule::Accept && term.until_unix_ms.is_none());
+        endless && self.term(device, Capability::File, now).is_none()
     }
 
     /// Whether something may be heard on a link at all.
@@ -142,6 +160,7 @@ impl Actor {
         let found = found.map_or(closed, |(at, memory)| at.authority.permission(memory, capability, now));
         match found {
             Permission::Allowed(_) | Permission::Asks if self.audit.is_broken() => {
+                self.audit.count((asker.device, capability, false, DecidedBy::Fault));
                 Permission::Refused(CapabilityRefusal::Declined, DecidedBy::Fault)
             }
             Permission::Refused(_, by) => {
@@ -175,6 +194,12 @@ impl Actor {
             Some(Rule::Accept) => PeerPolicy::Yes,
             Some(Rule::Ask | Rule::Hold | Rule::Refuse) | None => PeerPolicy::Ask,
         }
+    }
+
+    /// Whether a standing yes without an end, which is one to moves, lets its files in too: where no rule for files says
+    /// something else.
+    pub(crate) fn takes_files_unasked(&self, device: DeviceId) -> bool {
+        self.authorities.takes_files_unasked(device, self.context.clock.now())
     }
 
     /// A link was admitted. False: it cannot be told apart from others, so it serves nothing.
@@ -222,16 +247,27 @@ impl Actor {
         }
     }
 
-    /// A question of a link was answered: by the operator here, or from elsewhere.
-    pub(crate) fn answer_authority(&mut self, asker: Asker, question: QuestionId, (yes, from): (bool, Option<Afar>)) {
+    /// A question of a link was answered: by the operator here, or from elsewhere. Its time
+    /// may be over, and a yes that cannot be recorded is none: `told` hears what it came to.
+    pub(crate) fn answer_authority(
+        &mut self,
+        asker: Asker,
+        question: &Question,
+        (yes, from): (bool, Option<Afar>),
+        told: Told,
+    ) {
         let now = self.context.clock.now();
+        let mut told = Some(told);
         if let Some((at, memory)) = self.authorities.at(asker) {
             let answer = if yes { OperatorAnswer::Yes } else { OperatorAnswer::No };
             match from {
-                Some(from) => at.authority.handle_afar(memory, question, (from, yes), now),
-                None => at.authority.handle_answer(memory, question, answer, now),
+                Some(from) => at.authority.handle_afar(memory, question.id, (from, yes), now),
+                None => at.authority.handle_answer(memory, question.id, answer, now),
             }
-            self.drain_authority(asker);
+            self.drain_authority_for(asker, question.hash, &mut told);
+        }
+        if let Some(told) = told {
+            self.once_durable(move |actor| told(actor, (false, DecidedBy::Closed)));
         }
     }
 
@@ -249,6 +285,11 @@ impl Actor {
     }
 
     fn drain_authority(&mut self, asker: Asker) {
+        self.drain_authority_for(asker, Hash::new([0; 32]), &mut None);
+    }
+
+    /// The first request that the question `shown` decides says to `told` how.
+    fn drain_authority_for(&mut self, asker: Asker, shown: Hash, told: &mut Option<Told>) {
         while let Some(output) = self.authorities.at(asker).and_then(|(at, _)| at.authority.poll()) {
             match output {
                 Output::Ask(question) => self.question_waits(asker, question),
@@ -257,29 +298,37 @@ impl Actor {
                     self.questions_changed = true;
                 }
                 Output::Decided(decided) => {
-                    self.decided(asker, decided);
+                    let told = if decided.asked == Some(shown) { told.take() } else { None };
+                    self.decided(asker, decided, told);
                 }
                 Output::Wake(_) => {}
             }
         }
     }
 
-    fn decided(&mut self, asker: Asker, decided: Decided) {
+    fn decided(&mut self, asker: Asker, decided: Decided, told: Option<Told>) {
         let reply = self.authorities.at(asker).and_then(|(at, _)| at.replies.remove(&decided.request));
         let (by, allowed) = (decided.decision.by(), decided.decision.is_allowed());
-        let (capability, shown) = (decided.capability, decided.asked);
+        let (who, capability, shown) = (asker.device, decided.capability, decided.asked);
+        let next = move |actor: &mut Self, stands: bool| {
+            let refused = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Fault };
+            let decision = if allowed && !stands { refused } else { decided.decision };
+            let came = (decision.is_allowed(), decision.by());
+            if let Some(reply) = reply {
+                reply(actor, decision);
+            }
+            if let Some(told) = told {
+                told(actor, came);
+            }
+        };
         if shown.is_some() || (allowed && Asking::of(capability) != Asking::Never) {
             let of = self.request_of(asker, decided.request);
-            let who = asker.device;
-            self.audit.note(AuditEvent::Decided { who, capability, of, allowed, by, shown, times: 1 });
+            self.once_recorded(AuditEvent::Decided { who, capability, of, allowed, by, shown, times: 1 }, next);
         } else {
-            self.audit.count((asker.device, capability, allowed, by));
-        }
-        if let Some(reply) = reply {
+            self.audit.count((who, capability, allowed, by));
             self.once_durable(move |actor| {
-                let unwritten = actor.audit.is_broken() && allowed;
-                let refused = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Fault };
-                reply(actor, if unwritten { refused } else { decided.decision });
+                let stands = !actor.audit.is_broken();
+                next(actor, stands);
             });
         }
     }
@@ -302,6 +351,8 @@ impl Actor {
         let asked = approvals::Question::Capability { asker, question: Box::new(question) };
         self.approvals.insert(id, Approval::of(asker.device, Instant::now(), asked));
         self.questions_changed = true;
-        self.context.notices.asked();
+        if !held {
+            self.context.notices.asked();
+        }
     }
 }

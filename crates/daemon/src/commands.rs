@@ -309,8 +309,14 @@ impl Actor {
             return replies.failed(self.may_take_nothing(member));
         }
         let session = info.key.id();
-        let order =
-            Order { info, destination: member.device(), destination_name: member.name.clone(), request, take: None };
+        let order = Order {
+            info,
+            destination: member.device(),
+            destination_name: member.name.clone(),
+            request,
+            take: None,
+            shown: None,
+        };
         if !self.leaving.contains_key(&session) {
             self.moves.watch(session, replies.watcher());
         }
@@ -665,7 +671,7 @@ fn unnamed(
     let not_captured = |error: &PayloadError| crate::offering::not_captured(error);
     let info = cede_agent::adapter::files::unnamed(Path::new(&request.directory));
     let info = info.map_err(|error| not_captured(&error.into()))?;
-    let order = Order { info, destination, destination_name, request, take: None };
+    let order = Order { info, destination, destination_name, request, take: None, shown: None };
     let payload = payload::take_unnamed(context, &order.wanted(&[])).map_err(|error| not_captured(&error))?;
     let requirement = Requirement { agent: AgentKind::Files, version: String::new(), provider: None };
     Ok(Prepared { order, requirement, payload })

@@ -73,9 +73,9 @@ impl Actor {
         }
         let now = Instant::now();
         let (at, question) = (posed.at, posed.question);
-        let same = |one: &Elsewhere| (one.posed.at, one.posed.question) == (at, question);
-        let since = self.elsewhere.values().find(|one| same(one)).map_or(now, |one| one.since);
-        self.elsewhere.retain(|_, one| one.expires > now && !same(one));
+        let same = |one: &&Elsewhere| (one.posed.at, one.posed.question) == (at, question);
+        let since = self.elsewhere.values().find(same).map_or(now, |one| one.since);
+        self.end_what_gave_way(now, (at, question));
         let theirs = || self.elsewhere.values().filter(|one| one.posed.at == at);
         let held: usize = theirs().map(|one| one.bytes).sum();
         if theirs().count() >= ELSEWHERE_PER_DEVICE || held + bytes.len() > ELSEWHERE_BYTES {
@@ -96,6 +96,21 @@ impl Actor {
     pub(crate) fn waits_elsewhere(&self, id: ApprovalId) -> Option<((DeviceId, ApprovalId), Instant)> {
         let one = self.elsewhere.get(&id).filter(|one| one.expires > Instant::now() && one.answer.is_none())?;
         Some(((one.posed.at, one.posed.question), one.since))
+    }
+
+    /// Ends what is over, and what is shown anew. Whoever answered it hears that: the answer is to nothing that is asked there now.
+    fn end_what_gave_way(&mut self, now: Instant, anew: (DeviceId, ApprovalId)) {
+        let is_anew = |one: &Elsewhere| (one.posed.at, one.posed.question) == anew;
+        let gone = self.elsewhere.iter().filter(|(_, one)| one.expires <= now || is_anew(one));
+        let gone: Vec<(ApprovalId, bool)> = gone.map(|(id, one)| (*id, is_anew(one))).collect();
+        for (id, is_anew) in gone {
+            let why = if is_anew {
+                "it is another question by now, or shown on another connection"
+            } else {
+                "its time is over"
+            };
+            self.end_elsewhere(id, Err(unanswered(why, "cede approvals")));
+        }
     }
 
     /// The questions of other devices that wait for an answer here.
@@ -124,12 +139,15 @@ impl Actor {
         let answer =
             ApproverAnswer { by, at, question: one.posed.question, showing: one.showing, shown: one.shown, yes };
         // It names this device as its signer, so it is signed.
-        let Ok(signed) = self.context.local.sign(&answer) else { return };
+        let Ok(signed) = self.context.local.sign(&answer) else {
+            return replies.failed(unanswered("the answer could not be signed", "cede doctor"));
+        };
         let event = answered(&one.posed, &signed);
         one.answer = Some(Given { yes, replies: Some(replies) });
-        self.audit.note(event);
+        self.audit.note(event.clone());
         self.once_durable(move |actor| {
             if actor.audit.is_broken() {
+                actor.audit.take_back(&event);
                 let failed = unanswered("the answer cannot be recorded here", "cede doctor");
                 return actor.end_elsewhere(id, Err(failed));
             }

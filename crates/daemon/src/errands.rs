@@ -33,13 +33,8 @@ impl Errand {
     const fn most(self) -> usize {
         match self {
             Self::LookAtOffer => limits::LOOKS_PER_PEER,
-            Self::FindSession => limits::APPROVALS_PER_PEER,
-            Self::CountSession
-            | Self::List
-            | Self::KeepListing
-            | Self::KeepLetters
-            | Self::KeepMirror
-            | Self::CheckRecord => 1,
+            Self::FindSession | Self::CountSession => limits::TAKES_PER_PEER,
+            Self::List | Self::KeepListing | Self::KeepLetters | Self::KeepMirror | Self::CheckRecord => 1,
         }
     }
 }

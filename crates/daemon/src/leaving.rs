@@ -6,10 +6,12 @@ use cede_agent::adapter::Tombstone;
 use cede_core::custodian::Standing;
 use cede_core::source::SourcePhase;
 use cede_seal::verify::Verified;
+use cede_wire::audit::{AuditOf, AuditOutcome};
 use cede_wire::canonical::Signed;
 use cede_wire::control::{Answer, Failure, MoveReport, Phase, ReplyBody, exit};
 use cede_wire::handoff::{Accept, Activated};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
+use cede_wire::member::Capability;
 use cede_wire::message::NeedOf;
 use cede_wire::record::{PlacedSession, Record};
 use cede_wire::refusal::Refusal;
@@ -35,6 +37,8 @@ pub(crate) struct Leaving {
     pub(crate) key: SessionKey,
     pub(crate) destination: DeviceId,
     take: Option<u64>,
+    /// How the yes to it is named in the record, until it is recorded what came of it.
+    allowed: Option<AuditOf>,
     events: mpsc::Sender<LeavingEvent>,
     /// The round that was announced last, and how often the destination asked for something of it.
     round: Option<u32>,
@@ -108,7 +112,8 @@ impl Actor {
         let (events, inbox) = mpsc::channel(limits::MOVE_EVENTS);
         self.moves.begun += 1;
         let number = self.moves.begun;
-        let leaving = Leaving { number, key, destination, take, events, round: None, needs: 0, resends: None };
+        let allowed = take.map(|request| AuditOf::Take(session, request));
+        let leaving = Leaving { number, key, destination, take, allowed, events, round: None, needs: 0, resends: None };
         self.leaving.insert(session, leaving);
         Move::new(self.context.clone(), self.name.clone(), session, number, inbox)
     }
@@ -129,6 +134,7 @@ impl Actor {
         if !self.is_leaving(session, number) {
             return;
         }
+        self.came_of_take(session, result.as_ref().err());
         let left = self.leaving.remove(&session);
         if let (Some(left), Err(failed)) = (left, &result) {
             self.answer_take(left.destination, left.take, failed);
@@ -148,6 +154,20 @@ impl Actor {
         };
         self.forget_catalogs();
         self.moves.end(session, &last);
+    }
+
+    /// What came of a session that a peer was allowed to take: once.
+    fn came_of_take(&mut self, session: SessionId, failed: Option<&Failure>) {
+        let Some(leaving) = self.leaving.get_mut(&session) else { return };
+        let (to, of) = (leaving.destination, leaving.allowed.take());
+        let outcome = match failed {
+            None => AuditOutcome::Done,
+            Some(failed) if failed.refusal == Some(Refusal::Unauthorized) => AuditOutcome::Swapped,
+            Some(_) => AuditOutcome::Failed,
+        };
+        if let Some(of) = of {
+            self.came_of(to, of, Capability::Handoff, outcome);
+        }
     }
 
     fn leaving_event(&mut self, session: SessionId, event: LeavingEvent) {
@@ -225,6 +245,7 @@ impl Actor {
 
     pub(crate) fn leaving_released(&mut self, session: SessionId, to: DeviceId) {
         self.report(session, Phase::Released, (0, 0), 0, "");
+        self.came_of_take(session, None);
         self.leaving_event(session, LeavingEvent::Released);
         let Some(key) = self.leaving.get(&session).map(|leaving| leaving.key.clone()) else { return };
         let owner = self.device_name(to);

@@ -135,8 +135,10 @@ pub(crate) const RESEND_PAUSE: Duration = Duration::from_secs(5);
 
 /// An operator's question lives this long at most; then it is a no.
 pub const APPROVAL: Duration = Duration::from_secs(15 * 60);
-/// Questions of one peer at once.
-pub(crate) const APPROVALS_PER_PEER: usize = 3;
+/// Sessions that one peer wants and that are looked up, or counted, at once: as many as its questions may be.
+pub(crate) const TAKES_PER_PEER: usize = cede_core::limits::PENDING_PER_PEER;
+/// Pause before what would leave is counted again, where it changed while it was read, or its agent writes.
+pub(crate) const COUNT_PAUSE: Duration = Duration::from_secs(2);
 /// A `take` that was asked for here stands for the yes for this long: longer than the owner's operator has for an answer.
 pub(crate) const EXPECTED_TAKE: Duration = Duration::from_secs(16 * 60);
 

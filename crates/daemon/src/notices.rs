@@ -33,6 +33,8 @@ pub(crate) struct Notices {
     /// A question came.
     asked: Notify,
     ways: Mutex<BTreeMap<String, Way>>,
+    /// Held by whoever changes the list, from reading it until it is served as it was kept.
+    changing: tokio::sync::Mutex<()>,
     /// Why the list was not read; what is there is kept.
     unread: Mutex<Option<String>>,
 }
@@ -276,7 +278,7 @@ impl Actor {
             let (notice, asking) = (self.notice(&one), self.asking(one.id));
             Some(Waiting { id: one.id, which, age: now.saturating_duration_since(since), notice, asking })
         };
-        self.approval_summaries().into_iter().filter_map(waiting).collect()
+        self.approval_summaries().into_iter().filter(|one| !one.held).filter_map(waiting).collect()
     }
 
     fn notice(&self, question: &ApprovalSummary) -> Notice {

@@ -13,7 +13,7 @@ use cede_wire::session::{Activity, Requirement, SessionInfo};
 
 use crate::context::{Context, Stopping};
 use crate::limits;
-use crate::payload::{self, Payload, PayloadError, Wanted};
+use crate::payload::{self, Leaves, Payload, PayloadError, Wanted};
 
 /// A session that is to leave.
 #[derive(Debug, Clone)]
@@ -24,11 +24,22 @@ pub(crate) struct Order {
     pub(crate) request: MoveRequest,
     /// The number of the peer's `take` that this answers.
     pub(crate) take: Option<u64>,
+    /// What a person was shown of it who said yes to that.
+    pub(crate) shown: Option<Box<Leaves>>,
 }
 
 impl Order {
     pub(crate) fn session(&self) -> SessionId {
         self.info.key.id()
+    }
+
+    /// Captures it. More than was shown and allowed does not leave. Source: SPEC U-7.
+    pub(crate) async fn capture(&self, context: &Context, have: &[Oid]) -> Result<Payload, Failure> {
+        let payload = capture(context, self.wanted(have)).await?;
+        let Some(more) = self.shown.as_ref().and_then(|shown| shown.lack(&payload)) else { return Ok(payload) };
+        let why = format!("more would leave than was shown and allowed: {more}");
+        let failed = failure(exit::REFUSED, "the session stays here", &why, "");
+        Err(Failure { refusal: Some(Refusal::Unauthorized), ..failed })
     }
 
     pub(crate) fn wanted(&self, have: &[Oid]) -> Wanted {
@@ -99,7 +110,7 @@ pub(crate) async fn prepare(context: &Context, mut order: Order) -> Result<Prepa
         Ok::<_, PayloadError>(adapter.requirement(&key.native)?)
     });
     let requirement = requirement.await.map_err(stopping)?.map_err(|error| not_captured(&error))?;
-    let payload = capture(context, order.wanted(&[])).await?;
+    let payload = order.capture(context, &[]).await?;
     Ok(Prepared { order, requirement, payload })
 }
 
@@ -226,7 +237,7 @@ pub(crate) fn not_captured(error: &PayloadError) -> Failure {
     let (exit, refusal) = match error {
         PayloadError::Agent(AgentError::Live { .. }) => (exit::REFUSED, Some(Refusal::InFlightWork)),
         PayloadError::Agent(AgentError::Fenced(_)) => (exit::NOT_OWNER, Some(Refusal::NotOwner)),
-        PayloadError::TooLarge(_) => (exit::FAILED, Some(Refusal::TooLarge)),
+        PayloadError::TooLarge(_) | PayloadError::Unshowable => (exit::FAILED, Some(Refusal::TooLarge)),
         PayloadError::Agent(_)
         | PayloadError::Tree(_)
         | PayloadError::Capture(_)

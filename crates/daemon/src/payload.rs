@@ -1,5 +1,6 @@
 //! Everything of a session, captured: the catalog, where its chunks can be read, and what people are shown.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -79,6 +80,42 @@ pub(crate) struct Payload {
     pub(crate) tree: Tree,
 }
 
+/// What was counted that would leave, and shown to a person.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaves {
+    pub(crate) scope: Scope,
+    pub(crate) secret_looking: Vec<String>,
+}
+
+impl Leaves {
+    /// Counts it. Blocks.
+    pub(crate) fn count(context: &Context, wanted: &Wanted) -> Result<Self, PayloadError> {
+        let payload = take(context, wanted)?;
+        let scope = payload.scope()?;
+        if !crate::scrutiny::can_be_shown(&scope) {
+            return Err(PayloadError::Unshowable);
+        }
+        Ok(Self { scope, secret_looking: payload.secret_looking })
+    }
+
+    /// What of a capture nobody was shown: the session went on, but under no names that are to be looked at first.
+    pub(crate) fn lack(&self, payload: &Payload) -> Option<String> {
+        if payload.payload_bytes > self.scope.limit_bytes || payload.entries > self.scope.limit_entries {
+            return Some(format!("{} bytes in {} entries", payload.payload_bytes, payload.entries));
+        }
+        let lists = [
+            (&payload.secret_looking, &self.secret_looking, "file that looks like a secret"),
+            (&payload.executables, &self.scope.executables, "executable"),
+            (&payload.dotfiles, &self.scope.dotfiles, "dotfile"),
+            (&payload.configuration_as_code, &self.scope.configuration_as_code, "file that tools run unasked"),
+        ];
+        lists.into_iter().find_map(|(found, shown, what)| {
+            let shown: HashSet<&String> = shown.iter().collect();
+            found.iter().find(|path| !shown.contains(path)).map(|new| format!("a new {what}: {new}"))
+        })
+    }
+}
+
 /// Why a session was not captured. Nothing changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PayloadError {
@@ -96,6 +133,8 @@ pub(crate) enum PayloadError {
     Terminal,
     #[error("the session has more than {0} entries")]
     TooLarge(usize),
+    #[error("its lists are too long for anybody to look at")]
+    Unshowable,
     #[error("the state of cede itself lies in {0} or around it, with this device's key; move another directory")]
     Own(String),
     #[error("cannot use {path}: {kind}")]

@@ -73,9 +73,13 @@ impl Actor {
             let device = member.device();
             self.note_rule(device, Ruled::Moves(device, policy), Record::PolicySet { device, policy });
         }
-        let text = match self.unattended(member.device()) {
-            PeerPolicy::Ask => format!("this device asks its operator when {} wants to move a session", member.name),
-            PeerPolicy::Yes => format!("this device says yes to moves and files of {} unattended", member.name),
+        let (name, device) = (&member.name, member.device());
+        let text = match self.unattended(device) {
+            PeerPolicy::Ask => format!("this device asks its operator when {name} wants to move a session"),
+            PeerPolicy::Yes if self.takes_files_unasked(device) => {
+                format!("this device says yes to moves and files of {name} unattended")
+            }
+            PeerPolicy::Yes => format!("this device says yes to moves of {name} unattended"),
         };
         Ok(Answer::Said { text })
     }
@@ -124,8 +128,11 @@ impl Actor {
 
     fn rules_of(&self, member: &Member) -> PeerRules {
         let (device, now) = (member.device(), self.context.clock.now());
+        // What lets files in without a rule of their own is shown with them.
+        let with_moves = self.takes_files_unasked(device);
         let one = |capability: Capability| {
-            let term = self.authorities.term(device, capability, now);
+            let rule_of = if with_moves && capability == Capability::File { Capability::Handoff } else { capability };
+            let term = self.authorities.term(device, rule_of, now);
             let asking = Asking::of(capability);
             let usual = if asking == Asking::Never { Rule::Accept } else { Rule::Ask };
             let left = term.and_then(|term| term.until_unix_ms).map(|until| until.saturating_sub(now.unix_ms) / 1_000);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use cede_agent::adapter::AgentError;
 use cede_core::authority::{CapabilityRefusal, Permission};
-use cede_wire::audit::{AuditOf, DecidedBy};
+use cede_wire::audit::{AuditOf, AuditOutcome, DecidedBy};
 use cede_wire::authority::Rule;
 use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
@@ -15,12 +16,15 @@ use cede_wire::session::SessionInfo;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
+use crate::approvals::UNRECORDED;
+use crate::audit::move_decided;
 use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Errand;
 use crate::hearing::{Hearing, Line};
 use crate::limits;
-use crate::offering::{Order, exit_of, failure};
+use crate::offering::{Order, cancelled, exit_of, failure, not_captured, stopping};
+use crate::payload::{Leaves, PayloadError, Wanted};
 
 /// The sessions that this device asked for.
 #[derive(Default)]
@@ -31,7 +35,7 @@ pub(crate) struct Takes {
     /// Who was asked last for a session that never came here.
     owners: BTreeMap<SessionId, DeviceId>,
     refused: Vec<(SessionId, Refusal, String)>,
-    /// Questions of peers whose session is being looked up.
+    /// Questions of peers whose session is being looked up or counted.
     looking: Vec<TakeQuestion>,
 }
 
@@ -114,6 +118,18 @@ impl Takes {
         }
     }
 
+    /// Nothing is looked up or counted for devices that are no members any more.
+    pub(crate) fn forget(&mut self, member: impl Fn(DeviceId) -> bool) {
+        self.looking.retain(|question| member(question.from));
+    }
+
+    /// What was looked up or counted for a question is here. False: nobody wants it any more.
+    fn looked(&mut self, question: TakeQuestion) -> bool {
+        let before = self.looking.len();
+        self.looking.retain(|other| *other != question);
+        self.looking.len() < before
+    }
+
     fn is_open(&self, request: u64) -> bool {
         self.asked.get(&request).is_some_and(|asked| !asked.offered)
     }
@@ -159,6 +175,28 @@ async fn look_after(context: &Context, request: u64, owner: DeviceId, given_up: 
         if line == Line::Silent && before != line {
             let quiet = move |actor: &mut Actor| actor.owner_is_silent(request, owner);
             context.tell(quiet).await;
+        }
+    }
+}
+
+/// Counts what would leave, again where it changed while it was read or, of a session that is waited for, where its agent holds
+/// it: as long as somebody wants it.
+async fn count(context: &Context, question: TakeQuestion, wanted: Wanted) -> Result<Leaves, Failure> {
+    let given_up = Instant::now() + context.question_life;
+    loop {
+        let again = wanted.clone();
+        let counted = context.block(move |context| Leaves::count(context, &again)).await.map_err(stopping)?;
+        let error = match counted {
+            Ok(leaves) => return Ok(leaves),
+            Err(error) => error,
+        };
+        let in_use = matches!(error, PayloadError::Agent(AgentError::Live { .. }));
+        if !(error.is_passing() || question.wait && in_use) || Instant::now() >= given_up {
+            return Err(not_captured(&error));
+        }
+        tokio::time::sleep(limits::COUNT_PAUSE).await;
+        if context.ask(move |actor| actor.takes.looking.contains(&question)).await != Ok(true) {
+            return Err(cancelled());
         }
     }
 }
@@ -271,14 +309,16 @@ impl Actor {
         if self.is_asked(question) {
             return;
         }
-        if let Permission::Refused(why, _) = self.permission(asker, Capability::Handoff) {
-            self.refuse_take(question, why.refusal(), unasked(why));
+        if let Permission::Refused(why, by) = self.permission(asker, Capability::Handoff) {
+            let fault = by == DecidedBy::Fault;
+            let (refusal, detail) = if fault { (Refusal::Busy, UNRECORDED) } else { (why.refusal(), unasked(why)) };
+            self.refuse_take(question, refusal, detail);
         } else if !self.is_here(session) || self.read_only {
             let owner = self.in_charge(session);
             self.tell_custody(question.from, question.session);
             self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
         } else {
-            self.find_for(question, false);
+            self.find_for(question, None);
         }
     }
 
@@ -301,7 +341,8 @@ impl Actor {
     /// A peer does not want the session any more that it asked for: its question goes, or the move that answers it.
     pub(crate) fn take_withdrawn(&mut self, from: DeviceId, request: u64) {
         let asked = |question: &TakeQuestion| (question.from, question.request) == (from, request);
-        self.approvals.retain(|_, approval| !approval.gives().is_some_and(asked));
+        self.takes.looking.retain(|question| !asked(question));
+        self.take_back_moves(|approval| approval.gives().is_some_and(asked));
         let answered = |leaving: &crate::leaving::Leaving| leaving.is_for(from, request);
         let session = self.leaving.iter().find(|(_, leaving)| answered(leaving)).map(|(session, _)| *session);
         if let Some(session) = session {
@@ -314,9 +355,10 @@ impl Actor {
         self.send(question.from, PeerMessage::TakeAnswer { request: question.request, answer });
     }
 
-    /// Looks the session up: a person is asked about one that is here, and by its name. `allowed`: the person said yes.
-    pub(crate) fn find_for(&mut self, question: TakeQuestion, allowed: bool) {
-        if !allowed && !self.errands.begin(question.from, Errand::FindSession) {
+    /// Looks the session up: a person is asked about one that is here, and by its name. `allowed`: the person said yes to this.
+    pub(crate) fn find_for(&mut self, question: TakeQuestion, allowed: Option<Box<Leaves>>) {
+        let asks = allowed.is_none();
+        if asks && !self.errands.begin(question.from, Errand::FindSession) {
             return self.refuse_take(question, Refusal::Busy, "too many questions at once");
         }
         self.takes.looking.push(question);
@@ -326,34 +368,81 @@ impl Actor {
             let found = context.block(move |context| crate::sessions::find(context, question.session, key)).await;
             context
                 .tell(move |actor| {
-                    if !allowed {
+                    if asks {
                         actor.errands.end(question.from, Errand::FindSession);
                     }
-                    actor.takes.looking.retain(|other| *other != question);
                     actor.found_for(question, found.ok().flatten(), allowed);
                 })
                 .await;
         });
     }
 
-    fn found_for(&mut self, question: TakeQuestion, found: Option<SessionInfo>, allowed: bool) {
-        let Some(info) = found else {
-            return self.refuse_take(question, Refusal::NotOwner, "no such session here");
-        };
-        let ruled = self.rule(question.from, Capability::Handoff) == Some(Rule::Accept);
-        if ruled && !allowed {
-            let of = AuditOf::Take(question.session, question.request);
-            self.note_move(question.from, of, Some((true, DecidedBy::Rule)), None);
+    fn found_for(&mut self, question: TakeQuestion, found: Option<SessionInfo>, allowed: Option<Box<Leaves>>) {
+        if !self.takes.looked(question) {
+            // It was withdrawn meanwhile.
+            if allowed.is_some() {
+                self.not_given(question);
+            }
+            return;
         }
-        if allowed || ruled {
-            self.give(question, info);
-        } else {
-            self.ask_to_give(question, info);
+        match (found, allowed) {
+            (None, Some(_)) => {
+                self.not_given(question);
+                self.refuse_take(question, Refusal::NotOwner, "no such session here");
+            }
+            (None, None) => self.refuse_take(question, Refusal::NotOwner, "no such session here"),
+            (Some(info), Some(shown)) => self.give(question, info, Some(shown)),
+            (Some(info), None) if self.rule(question.from, Capability::Handoff) == Some(Rule::Accept) => {
+                let of = AuditOf::Take(question.session, question.request);
+                let decided = move_decided(question.from, of, (true, DecidedBy::Rule), None);
+                self.once_recorded(decided, move |actor, stands| match stands {
+                    true => actor.give(question, info, None),
+                    false => actor.refuse_take(question, Refusal::Busy, UNRECORDED),
+                });
+            }
+            (Some(info), None) => self.count_leaving(question, info),
         }
     }
 
-    /// The yes to a take: an ordinary move to the peer that asked.
-    fn give(&mut self, question: TakeQuestion, info: SessionInfo) {
+    /// Counts everything that would leave: nobody is asked about what nobody can be shown.
+    fn count_leaving(&mut self, question: TakeQuestion, info: SessionInfo) {
+        if !self.errands.begin(question.from, Errand::CountSession) {
+            return self.refuse_take(question, Refusal::Busy, "too many questions at once");
+        }
+        self.takes.looking.push(question);
+        let (context, wanted) = (self.context.clone(), Wanted::all_of(&info));
+        tokio::spawn(async move {
+            let leaves = count(&context, question, wanted).await;
+            context
+                .tell(move |actor| {
+                    actor.errands.end(question.from, Errand::CountSession);
+                    actor.counted(question, info, leaves);
+                })
+                .await;
+        });
+    }
+
+    fn counted(&mut self, question: TakeQuestion, info: SessionInfo, leaves: Result<Leaves, Failure>) {
+        if !self.takes.looked(question) {
+            return;
+        }
+        match leaves {
+            Err(failed) => self.answer_take(question.from, Some(question.request), &failed),
+            Ok(_) if self.rule(question.from, Capability::Handoff) == Some(Rule::Refuse) => {
+                self.refuse_take(question, Refusal::Declined, unasked(CapabilityRefusal::Declined));
+            }
+            Ok(leaves) => self.ask_to_give(question, info, leaves),
+        }
+    }
+
+    /// The yes to a take came to nothing.
+    fn not_given(&mut self, question: TakeQuestion) {
+        let of = AuditOf::Take(question.session, question.request);
+        self.came_of(question.from, of, Capability::Handoff, AuditOutcome::Failed);
+    }
+
+    /// The yes to a take: an ordinary move to the peer that asked, with no more than was shown.
+    fn give(&mut self, question: TakeQuestion, info: SessionInfo, shown: Option<Box<Leaves>>) {
         // What goes back to a device where it was needs no second yes.
         let back = self.custodian.chain(question.session).is_some_and(|c| c.owned_by(question.from));
         let destination_name = self.device_name(question.from);
@@ -366,8 +455,9 @@ impl Actor {
             ..MoveRequest::default()
         };
         let (destination, take) = (question.from, Some(question.request));
-        let order = Order { info, destination, destination_name, request, take };
+        let order = Order { info, destination, destination_name, request, take, shown };
         if let Err(failed) = self.start_leaving(order) {
+            self.not_given(question);
             self.refuse_take(question, Refusal::Busy, &failed.why);
         }
     }

@@ -205,8 +205,13 @@ impl Actor {
     }
 
     fn take_question_back(&mut self, id: LetterId) {
-        if let Some(Waiting { stage: Stage::Asked(asker, request), .. }) = self.tasks.waiting.remove(&id) {
-            self.withdraw_request(asker, request);
+        match self.tasks.waiting.remove(&id) {
+            Some(Waiting { stage: Stage::Asked(asker, request), .. }) => self.withdraw_request(asker, request),
+            // The yes came to nothing.
+            Some(Waiting { stage: Stage::Allowed, of: Some(of), .. }) => {
+                self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Failed);
+            }
+            Some(Waiting { stage: Stage::Idle | Stage::Looking | Stage::Allowed, .. }) | None => {}
         }
     }
 
@@ -222,7 +227,9 @@ impl Actor {
             replies.failed(failure(exit::FAILED, "nothing more is heard of the task", why, "cede devices"));
         }
         for device in gone {
-            self.tasks.waiting.retain(|id, _| id.origin != device);
+            let theirs = self.tasks.waiting.keys().filter(|id| id.origin == device);
+            let theirs: Vec<LetterId> = theirs.copied().collect();
+            theirs.into_iter().for_each(|id| self.take_question_back(id));
             for (_, running) in self.tasks.running.iter().filter(|(id, _)| id.origin == device) {
                 running.stop.store(true, Ordering::Relaxed);
             }

@@ -15,6 +15,7 @@ use cede_core::authority::{DecidedBy, Permission, RequestId};
 use cede_core::transfers::{Ended, TransferEnd, TransferEvent, TransferOutput, Transfers};
 use cede_seal::exchange::{ExchangeSecret, TransferContext};
 use cede_store::stage::Stage;
+use cede_wire::audit::AuditOutcome;
 use cede_wire::control::{Answer, Failure, ReplyBody, exit};
 use cede_wire::id::{DeviceId, TransferId};
 use cede_wire::member::Capability;
@@ -182,6 +183,11 @@ impl Actor {
             watcher.ended(summary.as_ref());
         }
         let plan = self.files.views.get(&transfer).map(|view| view.plan.clone());
+        if let Some(plan) = plan.as_ref().filter(|_| !ended.going) {
+            let came = matches!(ended.end, TransferEnd::Received(_));
+            let outcome = if came { AuditOutcome::Done } else { AuditOutcome::Failed };
+            self.came_of_files(ended.peer, (transfer, plan.of), outcome);
+        }
         let withdrawn = !going && matches!(ended.end, TransferEnd::Not(..));
         let (context, turn) = (self.context.clone(), self.context.hands(TransferContext::stream_name(transfer)).next());
         tokio::task::spawn_blocking(move || {

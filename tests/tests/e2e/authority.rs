@@ -2,10 +2,14 @@
 
 use cede_wire::audit::DecidedBy;
 use cede_wire::authority::Rule;
+use cede_wire::control::SendRequest;
 use cede_wire::control::decisions::{LogLine, LogVerdict, RuleSummary};
 use cede_wire::member::Capability;
 
 use super::*;
+
+#[path = "record.rs"]
+mod record;
 
 /// The rule of a device for the other one of the pair.
 fn rule(device: &Device, capability: Capability, rule: Rule, seconds: Option<u64>) -> Result<Answer, Failure> {
@@ -53,6 +57,50 @@ fn new_no_answers_the_question_that_waits() {
     let failed = refused(asked.end(&mut |_| {}).unwrap());
     assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Declined)));
     assert_eq!(state(&devices.a, id), "in charge here");
+}
+
+/// Shows: U-9
+#[test]
+fn noes_to_moves_make_the_next_question_wait() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let (_, there) = adopted(b);
+    for _ in 0..2 {
+        let asked = a.open(Command::To(request("server", id))).unwrap();
+        decide(b, &question(b), false);
+        refused(asked.end(&mut |_| {}).unwrap());
+    }
+    let failed = [refused(a.to("server", id).map(drop)), refused(take(a, there).map(drop))];
+    for failed in failed {
+        assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Busy)));
+        assert!(failed.why.contains("asked too often"), "{}", failed.why);
+    }
+    assert_eq!(b.status().approvals, []);
+}
+
+/// Shows: U-6, F-1
+#[test]
+fn yes_to_moves_lets_files_in_only_where_it_has_no_end_and_is_shown_so() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    std::fs::write(a.home.join("notes.txt"), "seven").unwrap();
+    let paths = vec![a.home.join("notes.txt").display().to_string()];
+    let sending =
+        || SendRequest { device: "server".to_owned(), paths: paths.clone(), wait: true, ..SendRequest::default() };
+    let of_files = || rules(b).into_iter().find(|one| one.capability == Capability::File).unwrap();
+    rule(b, Capability::Handoff, Rule::Accept, Some(3_600)).unwrap();
+    let sent = a.open(Command::Send(sending())).unwrap();
+    let waiting = question(b);
+    assert_eq!((waiting.kind.as_str(), of_files().rule, of_files().set), ("file", Rule::Ask, false));
+    decide(b, &waiting, false);
+    refused(sent.end(&mut |_| {}).unwrap());
+    b.say_yes_to("laptop");
+    assert_eq!((of_files().rule, of_files().set, of_files().ends_in_s), (Rule::Accept, true, None));
+    assert!(matches!(a.open(Command::Send(sending())).unwrap().end(&mut |_| {}), Some(Ok(Answer::Sent(_)))));
+    // A rule for files goes before it.
+    rule(b, Capability::File, Rule::Refuse, None).unwrap();
+    assert_eq!(of_files().rule, Rule::Refuse);
 }
 
 /// Shows: U-7

@@ -137,8 +137,34 @@ fn question_that_is_answered_at_once_calls_nobody() {
     let asked = devices.a.open(Command::To(request("server", id))).unwrap();
     decide(&devices.b, &question(&devices.b), false);
     refused(asked.end(&mut |_| {}).unwrap());
+    // What a rule keeps for later calls nobody either.
+    let hold = Command::SetRule {
+        device: "laptop".to_owned(),
+        capability: cede_wire::member::Capability::Handoff,
+        rule: cede_wire::authority::Rule::Hold,
+        seconds: None,
+    };
+    devices.b.ask(hold).unwrap();
+    let asked = devices.a.open(Command::To(request("server", id))).unwrap();
+    assert!(question(&devices.b).held);
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(server.taken(), []);
+    decide(&devices.b, &question(&devices.b), true);
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+}
+
+#[test]
+fn ways_that_are_added_at_once_are_all_kept() {
+    let mut devices = Devices::strangers(CEDE);
+    let add = |number: u16| {
+        let sink = Sink::Webhook { url: format!("http://127.0.0.1:{number}") };
+        devices.b.ask(Command::Notify(NotifyRequest::Add { name: Some(format!("way-{number}")), sink })).unwrap();
+    };
+    std::thread::scope(|scope| (1..=6).for_each(|number| drop(scope.spawn(move || add(number)))));
+    assert_eq!(sinks(&devices.b).len(), 6);
+    devices.b.kill();
+    devices.b.start();
+    assert_eq!(sinks(&devices.b).len(), 6);
 }
 
 /// Shows: L-15

@@ -41,6 +41,37 @@ fn names_that_appear_after_the_question_are_asked_about_again() {
     assert_eq!(std::fs::read(b.home.join("project/Makefile")).unwrap(), b"all: tests\n");
 }
 
+/// Shows: U-7
+#[test]
+fn no_more_leaves_than_its_owner_was_shown() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (tree, id) = adopted(a);
+    let wanted = || b.open(Command::Take { session: id.to_string(), wait: false, carry_only: false }).unwrap();
+    for (name, what) in [("server.pem", "a new file that looks like a secret"), (".late", "a new dotfile")] {
+        let asked = wanted();
+        let waiting = question(a);
+        assert!(!waiting.inventory.is_empty(), "what would leave is counted before anybody is asked");
+        std::fs::write(tree.join(name), "late\n").unwrap();
+        decide(a, &waiting, true);
+        let failed = refused(asked.end(&mut |_| {}).unwrap());
+        assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Unauthorized)));
+        assert!(failed.why.contains(&format!("{what}: {name}")), "{}", failed.why);
+        assert_eq!((state(a, id).as_str(), names(&b.home).len()), ("in charge here", 0));
+        std::fs::remove_file(tree.join(name)).unwrap();
+    }
+    let Ok(Answer::Log { lines, .. }) = a.ask(Command::Log { tail: None, verify: false }) else { panic!("no record") };
+    let swapped = lines.iter().filter(|line| line.kind == "outcome" && line.text.contains("not what was shown"));
+    assert_eq!(swapped.count(), 2);
+    // Content may change under names that were shown.
+    let asked = wanted();
+    let waiting = question(a);
+    std::fs::write(tree.join("src/greet.sh"), "#!/bin/sh\necho late\n").unwrap();
+    decide(a, &waiting, true);
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert_eq!(std::fs::read(b.home.join("project/src/greet.sh")).unwrap(), b"#!/bin/sh\necho late\n");
+}
+
 /// Shows: T-10
 #[test]
 fn device_that_owned_the_session_takes_it_back_without_a_second_yes() {

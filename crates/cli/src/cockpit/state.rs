@@ -208,7 +208,8 @@ impl Cockpit {
     /// Questions that have waited so long that the person is called, once for each.
     pub(crate) fn ring(&mut self, now: Moment) -> Option<String> {
         let due = |(since, rung): &(Duration, bool)| !rung && now.since >= *since + super::CALL_AFTER;
-        let found = self.seen.questions.iter().find(|one| self.rung.get(&one.id).is_some_and(due))?;
+        let mut calls = self.seen.questions.iter().filter(|one| !one.held);
+        let found = calls.find(|one| self.rung.get(&one.id).is_some_and(due))?;
         let text = format!("{} ({})", found.wish(), found.id.short());
         if let Some((_, rung)) = self.rung.get_mut(&found.id) {
             *rung = true;

@@ -7,7 +7,7 @@ use cede_wire::session::AgentKind;
 use cede_wire::shown::mixes_scripts;
 use cede_wire::transfer::ShownPath;
 
-use crate::page::{Ink, Page, Span, faint, plain, strong};
+use crate::page::{Ink, Page, Span, plain, strong};
 use crate::show::inventory::{self, Paths};
 use crate::units;
 
@@ -49,9 +49,6 @@ fn one(approval: &ApprovalSummary, paths: Paths) -> Page {
         return page;
     }
     page.line([plain(format!("  {}{}", approval.agent.map_or("", AgentKind::name), about(approval)))]);
-    if approval.inventory.is_empty() {
-        page.line([faint("  what it is made of is not counted yet: ask again in a moment")]);
-    }
     page.append(inventory::items(&approval.inventory));
     page.append(inventory::class("executable", &approval.executables, Ink::Plain, paths));
     page.append(inventory::class("name begins with a dot", &approval.dotfiles, Ink::Plain, paths));
@@ -233,12 +230,6 @@ mod tests {
     fn letters_of_another_script_are_named() {
         let text = page(&[asked(Capability::Drive, Reach::Connection, "p\u{430}ypal")], Paths::All).render(false);
         assert!(text.contains("until the connection ends") && text.contains("some letters only look like"), "{text}");
-    }
-
-    #[test]
-    fn what_is_not_counted_yet_is_said_to_be() {
-        let approval = ApprovalSummary { kind: "give".into(), inventory: Vec::new(), ..samples::approval() };
-        assert!(page(&[approval], Paths::All).render(false).contains("is not counted yet"));
     }
 
     /// Shows: L-6

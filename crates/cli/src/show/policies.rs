@@ -2,6 +2,7 @@
 
 use cede_wire::authority::Rule;
 use cede_wire::control::decisions::{PeerRules, RuleSummary};
+use cede_wire::member::Capability;
 
 use crate::page::{Ink, Page, Span, faint, plain, strong};
 use crate::units;
@@ -43,6 +44,8 @@ fn meaning(one: &RuleSummary) -> &'static str {
         (Rule::Accept, true) => "yes, unattended",
         (Rule::Accept, false) => "yes, nobody is asked",
         (Rule::Ask, _) => "you are asked, and have 15 minutes",
+        // Whoever wants a move waits no longer.
+        (Rule::Hold, _) if one.capability == Capability::Handoff => "kept for you for 15 minutes: cede approvals",
         (Rule::Hold, _) => "kept for you for a day: cede approvals",
         (Rule::Refuse, _) => "no, nobody is asked",
     }
@@ -51,7 +54,6 @@ fn meaning(one: &RuleSummary) -> &'static str {
 #[cfg(test)]
 mod tests {
     use cede_wire::id::DeviceId;
-    use cede_wire::member::Capability;
 
     use super::*;
 

@@ -99,6 +99,7 @@ pub(crate) fn approval() -> ApprovalSummary {
         files: Vec::new(),
         note: String::new(),
         at: None,
+        held: false,
     }
 }
 

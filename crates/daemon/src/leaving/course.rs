@@ -263,7 +263,7 @@ impl Move {
             }
             // Two payloads are more than fits: the old one goes first.
             drop(payload);
-            payload = offering::capture(&self.context, order.wanted(&accept.have)).await?;
+            payload = order.capture(&self.context, &accept.have).await?;
             if frozen {
                 self.keep_catalog(&payload, order.wanted(&accept.have)).await?;
             }
@@ -276,7 +276,7 @@ impl Move {
             return Ok(payload);
         }
         drop(payload);
-        offering::capture(&self.context, order.wanted(have)).await
+        order.capture(&self.context, have).await
     }
 
     /// The last catalog is durable here before it is announced: the way back compares with it.

@@ -138,7 +138,7 @@ impl Actor {
         self.once_durable(move |actor| {
             // What cannot be recorded decides nothing.
             if !actor.audit.is_broken() {
-                actor.settle_by(question, verdict, Some(Afar::Button));
+                actor.settle_by(question, verdict, Some(Afar::Button), Box::new(|_, _| {}));
             }
         });
         press

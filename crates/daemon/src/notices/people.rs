@@ -55,6 +55,7 @@ fn list(context: &Context) -> Result<Answer, Failure> {
 
 async fn add(context: &Context, name: Option<String>, sink: Sink) -> Result<Answer, Failure> {
     let refused = |why: &str| failure(exit::USAGE, "nothing was added", why, "cede notify --help");
+    let _changing = context.notices.changing.lock().await;
     readable(context)?;
     address::check(&sink).map_err(|why| refused(&why))?;
     let kept = context.notices.kept();
@@ -77,6 +78,7 @@ async fn add(context: &Context, name: Option<String>, sink: Sink) -> Result<Answ
 }
 
 async fn remove(context: &Context, name: &str) -> Result<Answer, Failure> {
+    let _changing = context.notices.changing.lock().await;
     readable(context)?;
     let kept = context.notices.kept();
     let rest: Vec<Kept> = kept.iter().filter(|one| one.name != name).cloned().collect();

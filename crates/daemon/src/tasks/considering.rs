@@ -164,30 +164,26 @@ impl Actor {
         };
         let (scope, Some(of)) = (waiting.scope.clone(), waiting.of) else { return };
         let Some(standing) = self.ledger.received(id).filter(is_open) else { return };
-        let failed = |actor: &mut Self, outcome, hindrance| {
-            actor.came_of(id.origin, of, Capability::Delegate, outcome);
-            actor.hinder(id, hindrance);
-        };
         let (plan, letter) = match found {
             Ok(found) => found,
-            Err(hindrance) => return failed(self, AuditOutcome::Failed, hindrance),
+            Err(hindrance) => return self.hinder(id, hindrance),
         };
         let delegation = delegation(id, &letter, &scope, &plan, standing.kept.expires_in_ms);
         let Ok(turn) = permit.into_turn(&delegation) else {
             let why = "what would be done was not any more what was shown; ask again";
-            return failed(self, AuditOutcome::Swapped, (Refusal::IntegrityFailed, why.to_owned()));
+            if let Some(waiting) = self.tasks.waiting.get_mut(&id) {
+                waiting.of = None;
+            }
+            self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Swapped);
+            return self.hinder(id, (Refusal::IntegrityFailed, why.to_owned()));
         };
         if plan.session.as_ref().is_some_and(|key| !self.is_here(key.id())) {
-            return failed(
-                self,
-                AuditOutcome::Failed,
-                (Refusal::NotOwner, "the session went to another device".to_owned()),
-            );
+            return self.hinder(id, (Refusal::NotOwner, "the session went to another device".to_owned()));
         }
         let unanswered = self.tasks.book.cut_off().len();
         if self.tasks.running.len() >= limits::TASKS_RUNNING || unanswered >= limits::TASKS_UNANSWERED {
             let why = format!("{unanswered} tasks run there already, or wait to be answered; ask again later");
-            return failed(self, AuditOutcome::Failed, (Refusal::Busy, why));
+            return self.hinder(id, (Refusal::Busy, why));
         }
         self.tasks.waiting.remove(&id);
         let Some(began) = self.tasks.book.begin(id, unix_ms(), of) else { return };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use cede_core::lease::{Asked, ViewerId};
-use cede_wire::audit::KeyboardChange;
+use cede_wire::audit::{AuditEvent, KeyboardChange};
 use cede_wire::control::{Answer, Failure, exit};
 use tokio::sync::oneshot;
 
@@ -34,18 +34,27 @@ impl Actor {
         reply: impl FnOnce(&mut Self, Wished) + Send + 'static,
     ) {
         let now = self.context.clock.now();
-        if let Some(entry) = hosted.would(viewer, insist, now) {
-            self.audit.note(entry);
-        }
+        let would = hosted.would(viewer, insist, now);
+        would.iter().for_each(|entry| self.audit.note(entry.clone()));
         self.once_durable(move |actor| {
             // The person at the machine types whatever becomes of the record: it is theirs, and so is the terminal.
             if from_afar && actor.audit.is_broken() {
+                would.iter().for_each(|entry| actor.never_drove(&hosted, entry));
                 return reply(actor, Wished::Unrecorded);
             }
             let (asked, lost) = hosted.ask(viewer, insist, now);
             lost.into_iter().for_each(|entry| actor.audit.note(entry));
             reply(actor, Wished::Asked(asked));
         });
+    }
+
+    /// Nobody drives: what was noted of it is taken back, or ended where it got into the record.
+    fn never_drove(&mut self, hosted: &Hosted, noted: &AuditEvent) {
+        if !self.audit.take_back(noted)
+            && let AuditEvent::Keyboard { who, .. } = noted
+        {
+            self.audit.note(hosted.entry(*who, KeyboardChange::Withdrawn, 0));
+        }
     }
 
     /// `cede hold` and `cede release`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cede_core::authority::{CapabilityDecision, CapabilityRefusal, DecidedBy};
 use cede_core::transfers::ComingPhase;
 use cede_seal::verify::Verified;
-use cede_wire::audit::{AuditEvent, AuditOf};
+use cede_wire::audit::{AuditEvent, AuditOf, AuditOutcome};
 use cede_wire::authority::{Subject, SubjectTooLong};
 use cede_wire::control::ApprovalSummary;
 use cede_wire::handoff::{Disposition, InventoryItem};
@@ -14,7 +14,6 @@ use cede_wire::id::{DeviceId, Hash, TransferId};
 use cede_wire::limits::{CATALOG_BYTES, DETAIL_CHARS, SCOPE_PATHS, TRANSFER_CATALOG_CHUNKS, TRANSFER_LINES};
 use cede_wire::member::Capability;
 use cede_wire::path::RelPath;
-use cede_wire::record::PeerPolicy;
 use cede_wire::refusal::Refusal;
 use cede_wire::transfer::TransferOffer;
 
@@ -81,7 +80,7 @@ impl Actor {
         let transfer = plan.transfer;
         let Some(offer) = self.asked_for_files(transfer) else { return };
         let from = offer.source;
-        if self.rule(from, Capability::File).is_none() && self.unattended(from) == PeerPolicy::Yes {
+        if self.takes_files_unasked(from) {
             return self.approve_unattended(offer, plan);
         }
         let Ok(subject) = subject(&offer) else {
@@ -97,8 +96,12 @@ impl Actor {
         let question = self.ask_authority(asker, Capability::File, subject, move |actor, decision| {
             actor.files_decided(transfer, decision);
         });
+        let of = self.request_of(asker, question);
         if let Some(considered) = self.files.considered.get_mut(&transfer) {
             considered.question = Some(question);
+            if let Some(plan) = &mut considered.plan {
+                plan.of = Some(of);
+            }
         }
     }
 
@@ -106,17 +109,9 @@ impl Actor {
     fn approve_unattended(&mut self, offer: Verified<TransferOffer>, plan: TransferPlan) {
         let (who, transfer, shown) = (offer.source, offer.transfer, Some(offer.signed().hash()));
         let (capability, of) = (Capability::File, AuditOf::Transfer(transfer));
-        self.audit.note(AuditEvent::Decided {
-            who,
-            capability,
-            of,
-            allowed: true,
-            by: DecidedBy::Rule,
-            shown,
-            times: 1,
-        });
-        self.once_durable(move |actor| {
-            if actor.audit.is_broken() {
+        let decided = AuditEvent::Decided { who, capability, of, allowed: true, by: DecidedBy::Rule, shown, times: 1 };
+        self.once_recorded(decided, move |actor, stands| {
+            if !stands {
                 actor.files.considered.remove(&transfer);
                 return actor.consider_files_later();
             }
@@ -127,13 +122,22 @@ impl Actor {
     /// The answer. It covers the offer that the machine holds, or it is none.
     fn files_decided(&mut self, transfer: TransferId, decision: CapabilityDecision) {
         let Some(considered) = self.files.considered.remove(&transfer) else { return };
-        let Some(offer) = self.asked_for_files(transfer) else { return };
+        let (from, of) = (considered.asker.device, considered.plan.as_ref().and_then(|plan| plan.of));
+        let Some(offer) = self.asked_for_files(transfer) else {
+            if decision.is_allowed() {
+                self.came_of_files(from, (transfer, of), AuditOutcome::Failed);
+            }
+            return;
+        };
         match decision {
             CapabilityDecision::Allowed(permit) => {
                 let redeemed = subject(&offer).is_ok_and(|subject| permit.redeem(&subject).is_ok());
                 match considered.plan.filter(|_| redeemed) {
                     Some(plan) => self.approve_files(offer, *plan),
-                    None => self.refuse_files(transfer, Refusal::Unauthorized, "the answer was to another offer"),
+                    None => {
+                        self.came_of_files(from, (transfer, of), AuditOutcome::Swapped);
+                        self.refuse_files(transfer, Refusal::Unauthorized, "the answer was to another offer");
+                    }
                 }
             }
             // The question died with its link: it is asked anew on another one, now or when the offer comes again.
@@ -164,6 +168,7 @@ impl Actor {
     /// The yes. What it was a yes to is durable before it is said.
     pub(crate) fn approve_files(&mut self, offer: Verified<TransferOffer>, plan: TransferPlan) {
         let (context, transfer, hash) = (self.context.clone(), offer.transfer, offer.signed().hash());
+        let (from, of) = (offer.source, plan.of);
         let Some(asker) = self.files.last_asker else { return };
         // Until it is said, the offer that comes again is no new one.
         self.files.considered.insert(transfer, Considered { asker, plan: None, question: None });
@@ -175,23 +180,37 @@ impl Actor {
             let saved = saved.await;
             context
                 .tell(move |actor| match saved {
-                    Ok(Ok(())) => actor.say_yes_to_files(plan, hash),
-                    Ok(Err(why)) => actor.refuse_files(transfer, Refusal::TooLarge, &why),
+                    Ok(Ok(())) => actor.say_yes_to_files(from, plan, hash),
+                    Ok(Err(why)) => {
+                        actor.came_of_files(from, (transfer, of), AuditOutcome::Failed);
+                        actor.refuse_files(transfer, Refusal::TooLarge, &why);
+                    }
                     Err(_) => {}
                 })
                 .await;
         });
     }
 
-    fn say_yes_to_files(&mut self, plan: TransferPlan, offer: Hash) {
-        let (transfer, now) = (plan.transfer, self.context.clock.now());
+    fn say_yes_to_files(&mut self, from: DeviceId, plan: TransferPlan, offer: Hash) {
+        let (transfer, of, now) = (plan.transfer, plan.of, self.context.clock.now());
         self.files.considered.remove(&transfer);
         self.files.views.insert(transfer, View::new(plan));
         if self.transfers.approve(transfer, offer, now).is_err() {
             // Withdrawn meanwhile.
             self.files.views.remove(&transfer);
+            self.came_of_files(from, (transfer, of), AuditOutcome::Failed);
             TransferPlan::remove(&self.context, transfer);
         }
+    }
+
+    /// What came of files that were allowed to come.
+    pub(super) fn came_of_files(
+        &mut self,
+        from: DeviceId,
+        (transfer, of): (TransferId, Option<AuditOf>),
+        outcome: AuditOutcome,
+    ) {
+        self.came_of(from, of.unwrap_or(AuditOf::Transfer(transfer)), Capability::File, outcome);
     }
 
     /// A no, of the operator, of a limit or of time.

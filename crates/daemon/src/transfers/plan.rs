@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cede_seal::verify::{Verified, verify};
+use cede_wire::audit::AuditOf;
 use cede_wire::canonical::{decode, encode};
 use cede_wire::id::TransferId;
 use cede_wire::transfer::TransferOffer;
@@ -38,6 +39,9 @@ pub(crate) struct TransferPlan {
     /// Receiver: the numbers by which the file system knows what takes that place.
     #[serde(default)]
     pub(crate) inodes: Vec<u64>,
+    /// Receiver: how the yes is named in the record, where it was asked for.
+    #[serde(default)]
+    pub(crate) of: Option<AuditOf>,
 }
 
 impl TransferPlan {

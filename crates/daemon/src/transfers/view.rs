@@ -229,5 +229,6 @@ pub(super) fn unknown(transfer: TransferId) -> TransferPlan {
         together: String::new(),
         place: None,
         inodes: Vec::new(),
+        of: None,
     }
 }

@@ -53,4 +53,7 @@ pub struct ApprovalSummary {
     /// The device at which the question waits, where that is another one that lets this one answer.
     #[serde(default)]
     pub at: Option<String>,
+    /// Kept for the person by a rule, who is not called.
+    #[serde(default)]
+    pub held: bool,
 }

@@ -335,4 +335,7 @@ fn question_that_waits_for_two_seconds_calls_once_and_says_no_words_of_the_peer(
     desk.questions(Vec::new());
     desk.wait(5_000);
     assert_eq!(desk.cockpit.ring(desk.now), None, "it was answered in time");
+    desk.questions(vec![ApprovalSummary { held: true, ..short(3) }]);
+    desk.wait(60_000);
+    assert_eq!(desk.cockpit.ring(desk.now), None, "a rule keeps it for later");
 }
