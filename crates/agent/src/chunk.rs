@@ -15,6 +15,7 @@ use cede_wire::id::ChunkId;
 use cede_wire::limits::{CHUNK_AVERAGE_BYTES, CHUNK_MAX_BYTES, CHUNK_MIN_BYTES};
 use cede_wire::path::escape;
 use fastcdc::v2020::{Normalization, cut, select_masks};
+use rustix::io::Errno;
 use sha1::{Digest, Sha1};
 
 pub use cache::{Fresh, Known, StatCache};
@@ -139,10 +140,9 @@ pub fn chunk_bytes(bytes: &[u8]) -> Vec<ChunkRef> {
 pub fn open_regular(path: &Path) -> Result<File, ReadError> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-    opened.map_err(|error| match error.raw_os_error() {
-        Some(code) if rustix::io::Errno::from_raw_os_error(code) == rustix::io::Errno::LOOP => {
-            ReadError::NotRegular(shown(path))
-        }
+    opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+        // A link, or a socket.
+        Some(Errno::LOOP | Errno::NXIO | Errno::OPNOTSUPP) => ReadError::NotRegular(shown(path)),
         _ => ReadError::of(path, &error),
     })
 }

@@ -94,10 +94,10 @@ pub enum TellError {
     #[error("it is this device")]
     ToSelf,
     /// Caller: the words are too long.
-    #[error("{0} bytes of words; a letter has at most {most}", most = cede_wire::limits::LETTER_BYTES)]
+    #[error("{0} bytes of words; a message has at most {most}", most = cede_wire::limits::LETTER_BYTES)]
     TooLong(usize),
     /// Caller: the letters that wait for this peer are too many.
-    #[error("the outbox is full: {letters} letters, {bytes} bytes wait for that device")]
+    #[error("the outbox is full: {letters} messages, {bytes} bytes wait for that device")]
     Full {
         /// How many wait.
         letters: usize,
@@ -105,13 +105,13 @@ pub enum TellError {
         bytes: u64,
     },
     /// Caller: this device keeps as many letters as it can.
-    #[error("this device keeps {} letters already", limits::LETTERS)]
+    #[error("this device keeps {} messages already", limits::LETTERS)]
     TooMany,
     /// Caller: the letter to answer is not here.
-    #[error("no such letter is in the inbox")]
+    #[error("no such message is in the inbox")]
     Unknown,
     /// Caller: the letter to answer went on with its session.
-    #[error("the letter went on with its session")]
+    #[error("the message went on with its session")]
     PassedOn(DeviceId),
     /// Caller: the conversation is as long as one may be.
     #[error("the conversation has {0} replies already")]
@@ -122,13 +122,13 @@ pub enum TellError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MarkError {
     /// Caller: it is not here.
-    #[error("no such letter is in the inbox")]
+    #[error("no such message is in the inbox")]
     Unknown,
     /// Caller: it went on to the new owner of its session.
-    #[error("the letter went on with its session")]
+    #[error("the message went on with its session")]
     PassedOn(DeviceId),
     /// Caller: it ended before.
-    #[error("the letter is {} already", .0.word())]
+    #[error("the message is {} already", .0.word())]
     Ended(LetterState),
 }
 

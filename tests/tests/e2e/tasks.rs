@@ -358,6 +358,11 @@ fn task_that_cannot_be_done_or_is_not_allowed_asks_nobody() {
         ..request("x", None)
     };
     assert!(end(state).standing.contains("is the state of cede"));
+    let process = AskRequest {
+        scope: TaskScope { agent: Some(AgentKind::Codex), ..request("x", Some(Path::new("/proc/self"))).scope },
+        ..request("x", None)
+    };
+    assert!(end(process).standing.contains("holds no files"));
     assert!(b.typed(&["policy", "laptop", "delegate", "refuse"]).status.success());
     let mut one = request("do it", None);
     one.scope.agent = Some(AgentKind::Codex);

@@ -44,6 +44,9 @@ fn only_regular_files_are_read() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert!(matches!(chunk_file(&link), Err(ReadError::NotRegular(_))));
     assert!(matches!(chunk_file(&pipe), Err(ReadError::NotRegular(_))));
+    let socket = dir.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(matches!(chunk_file(&socket), Err(ReadError::NotRegular(_))));
     assert!(matches!(chunk_file(dir.path()), Err(ReadError::NotRegular(_))));
     assert!(matches!(chunk_file(&dir.path().join("none")), Err(ReadError::Missing(_))));
 }

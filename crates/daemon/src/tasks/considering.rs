@@ -314,6 +314,9 @@ fn expanded(context: &Context, typed: &str) -> PathBuf {
     }
 }
 
+/// Directories in which the system shows and changes itself.
+const OF_THE_SYSTEM: [&str; 2] = ["/proc", "/sys"];
+
 /// A directory by its real name, which is what is shown and what is used.
 fn existing(context: &Context, directory: &Path) -> Result<PathBuf, Hindrance> {
     let cannot = |why: &str| (Refusal::DestinationCannotResume, format!("{}: {why}", directory.display()));
@@ -324,6 +327,9 @@ fn existing(context: &Context, directory: &Path) -> Result<PathBuf, Hindrance> {
     let state = context.state.canonicalize().unwrap_or_else(|_| context.state.clone());
     if real.starts_with(state) {
         return Err(cannot("is the state of cede"));
+    }
+    if OF_THE_SYSTEM.iter().any(|place| real.starts_with(place)) {
+        return Err(cannot("holds no files, it shows what the system does"));
     }
     if real.to_str().is_none() {
         return Err(cannot("its name is not UTF-8"));
