@@ -262,7 +262,8 @@ impl Answers {
                 | ReplyBody::Pairing(_)
                 | ReplyBody::Sending(_)
                 | ReplyBody::Terminal(_)
-                | ReplyBody::Task(_) => {}
+                | ReplyBody::Task(_)
+                | ReplyBody::Telling(_) => {}
             }
         }
     }

@@ -161,7 +161,8 @@ impl Shaken {
                     | ReplyBody::Pairing(_)
                     | ReplyBody::Sending(_)
                     | ReplyBody::Terminal(_)
-                    | ReplyBody::Task(_) => {}
+                    | ReplyBody::Task(_)
+                    | ReplyBody::Telling(_) => {}
                 }
             }
             client

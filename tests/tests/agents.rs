@@ -132,7 +132,8 @@ fn report(output: &Output) -> Option<MoveReport> {
         | ReplyBody::Pairing(_)
         | ReplyBody::Sending(_)
         | ReplyBody::Terminal(_)
-        | ReplyBody::Task(_) => None,
+        | ReplyBody::Task(_)
+        | ReplyBody::Telling(_) => None,
     });
     let report = reports.next_back().filter(|_| output.status.success())?;
     print_timeline(&report);

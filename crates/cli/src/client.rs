@@ -222,7 +222,8 @@ fn last_of(mut answers: Answers) -> Result<Answer, Failure> {
             | ReplyBody::Pairing(_)
             | ReplyBody::Sending(_)
             | ReplyBody::Terminal(_)
-            | ReplyBody::Task(_) => {}
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn time_without_its_unit_is_named_with_its_line() {
         let error = Config::parse("questions_expire = \"5\"\n").unwrap_err();
-        insta::assert_snapshot!(error, @"line 1: expected a time, like 90s, 5m or 1h");
+        insta::assert_snapshot!(error, @"line 1: expected a time of a second or more, like 90s, 5m, 1h or 7d");
     }
 
     #[test]

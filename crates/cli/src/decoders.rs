@@ -25,10 +25,11 @@ pub fn shown(line: &[u8], now: u64) -> Option<String> {
         ReplyBody::Terminal(other) => Page::of(format!("{other:?}")),
         ReplyBody::Pairing(event) => Page::of(format!("{event:?}")),
         ReplyBody::Task(task) => Page::of(show::tasks::progress(&task)),
+        ReplyBody::Telling(letter) => show::letters::told(&letter),
         ReplyBody::Done(answer) => show::answer(&answer, Paths::All, now),
         ReplyBody::Failed(failure) => fault::page(&failure),
     };
-    Some(page.render(false) + &page.render_uncut())
+    Some(page.render_within(false, usize::from(tty::USUAL.columns)) + &page.render_uncut())
 }
 
 /// The characters of the cockpit's screen after these lines of the daemon's and these keys, row by row; true: a key was a
@@ -42,7 +43,8 @@ pub fn screen(lines: &[&[u8]], typed: &[u8], (width, height): (u16, u16)) -> (Ve
         | ReplyBody::Pairing(_)
         | ReplyBody::Sending(_)
         | ReplyBody::Terminal(_)
-        | ReplyBody::Task(_) => None,
+        | ReplyBody::Task(_)
+        | ReplyBody::Telling(_) => None,
     });
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
     let yes = cockpit::drawn(answers, typed, &mut buffer);

@@ -142,7 +142,8 @@ fn pair(host: &Device, guest: &Device) -> Result<String, Failure> {
             | ReplyBody::Planned(_)
             | ReplyBody::Sending(_)
             | ReplyBody::Terminal(_)
-            | ReplyBody::Task(_) => {}
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
     }
 }
@@ -171,7 +172,8 @@ impl Guest<'_> {
                 | ReplyBody::Planned(_)
                 | ReplyBody::Sending(_)
                 | ReplyBody::Terminal(_)
-                | ReplyBody::Task(_) => {}
+                | ReplyBody::Task(_)
+                | ReplyBody::Telling(_) => {}
             }
         }
     }
@@ -186,7 +188,8 @@ impl Guest<'_> {
                 | ReplyBody::Progress(_)
                 | ReplyBody::Planned(_)
                 | ReplyBody::Terminal(_)
-                | ReplyBody::Task(_) => {}
+                | ReplyBody::Task(_)
+                | ReplyBody::Telling(_) => {}
             }
         }
     }

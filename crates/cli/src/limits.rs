@@ -39,9 +39,6 @@ pub(crate) const KEY_WAIT: Duration = Duration::from_millis(50);
 /// Longest address that is read. Source: the daemon keeps none that is longer.
 pub(crate) const ADDRESS_BYTES: u64 = 4 << 10;
 
-/// Width of tables, in columns: the narrowest terminal that is common.
-pub(crate) const WIDTH: usize = 80;
-
 /// Narrowest a column is cut to, in columns: an id of eight digits fits.
 pub(crate) const COLUMN_MIN: usize = 8;
 

@@ -4,7 +4,7 @@
 use cede_wire::path::escape;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::limits::{COLUMN_MIN, WIDTH};
+use crate::limits::COLUMN_MIN;
 
 /// How a piece of text is to look where colours are shown. Nothing is said by colour alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(crate) struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Block {
     Line(Vec<Span>),
+    /// A line to copy: a terminal may wrap it by itself, so that it stays one line.
+    Copied(Vec<Span>),
     /// Laid out when it is shown: how wide it may be depends on where.
     Table {
         indent: usize,
@@ -102,6 +104,18 @@ impl Page {
         self.blocks.push(Block::Line(spans.into_iter().collect()));
     }
 
+    /// Adds a command to copy. It stays one line unless its words could pass for a line of ours: a name in it may be a
+    /// peer's.
+    pub(crate) fn command(&mut self, lead: &str, command: &str) {
+        let spans = vec![plain(lead), strong(command)];
+        self.blocks.push(if is_bare(command) { Block::Copied(spans) } else { Block::Line(spans) });
+    }
+
+    /// Adds words of somebody else, each line behind a bar.
+    pub(crate) fn behind_a_bar(&mut self, words: &str) {
+        words.split('\n').for_each(|line| self.line([faint(BAR), plain(line)]));
+    }
+
     /// Adds an empty line, unless there is nothing above or one already.
     pub(crate) fn gap(&mut self) {
         let is_empty = |block: &Block| matches!(block, Block::Line(line) if line.is_empty());
@@ -125,58 +139,82 @@ impl Page {
         self.blocks.extend(other.blocks);
     }
 
-    /// The text for a terminal, each line ended.
-    pub(crate) fn render(&self, colour: bool) -> String {
-        self.render_within(colour, WIDTH)
+    /// The text for a terminal of this width, each line ended. A line that is wider goes on behind a mark: where the
+    /// terminal wraps, words of a peer stand where a line of ours begins.
+    pub(crate) fn render_within(&self, colour: bool, width: usize) -> String {
+        let lines = self.blocks.iter().flat_map(|block| match block {
+            Block::Copied(line) => vec![line.clone()],
+            Block::Line(_) | Block::Table { .. } => wrap_all(block.lines(width), width),
+        });
+        text_of(lines, colour)
     }
 
     /// The text for another program: nothing is cut, since nobody has to see a line at once.
     pub(crate) fn render_uncut(&self) -> String {
-        self.render_within(false, usize::MAX)
+        text_of(self.lines(usize::MAX), false)
     }
 
-    fn render_within(&self, colour: bool, width: usize) -> String {
-        let mut text = String::new();
-        for line in self.lines(width) {
-            let rendered: String = line.iter().map(|span| span.render(colour)).collect();
-            text.push_str(rendered.trim_end());
-            text.push('\n');
-        }
-        text
+    /// The text for the terminal of the tests.
+    #[cfg(test)]
+    pub(crate) fn render(&self, colour: bool) -> String {
+        self.render_within(colour, usize::from(crate::tty::USUAL.columns))
     }
 
     /// The lines, tables laid out for this width. What must not be cut may be wider.
     pub(crate) fn lines(&self, width: usize) -> Vec<Vec<Span>> {
-        let mut lines = Vec::new();
-        for block in &self.blocks {
-            match block {
-                Block::Line(line) => lines.push(line.clone()),
-                Block::Table { indent, rows, flexible, whole } => {
-                    let room = if *whole { usize::MAX } else { width.saturating_sub(*indent) };
-                    let widths = column_widths(rows, room, flexible);
-                    lines.extend(rows.iter().map(|row| table_line(row.clone(), &widths, *indent)));
-                }
-            }
-        }
-        lines
+        self.blocks.iter().flat_map(|block| block.lines(width)).collect()
     }
 
     /// The lines, where one that is wider goes on below: nothing of it is lost.
     pub(crate) fn wrapped(&self, width: usize) -> Vec<Vec<Span>> {
-        self.lines(width).into_iter().flat_map(|line| wrap(line, width.max(1))).collect()
+        wrap_all(self.lines(width), width)
     }
+}
+
+impl Block {
+    fn lines(&self, width: usize) -> Vec<Vec<Span>> {
+        match self {
+            Self::Line(line) | Self::Copied(line) => vec![line.clone()],
+            Self::Table { indent, rows, flexible, whole } => {
+                let room = if *whole { usize::MAX } else { width.saturating_sub(*indent) };
+                let widths = column_widths(rows, room, flexible);
+                rows.iter().map(|row| table_line(row.clone(), &widths, *indent)).collect()
+            }
+        }
+    }
+}
+
+fn text_of(lines: impl IntoIterator<Item = Vec<Span>>, colour: bool) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let rendered: String = line.iter().map(|span| span.render(colour)).collect();
+        text.push_str(rendered.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether a command is words of letters and the signs of paths, one space between them.
+fn is_bare(command: &str) -> bool {
+    let sign = |c: char| c.is_ascii_alphanumeric() || "/._-~&=@,+".contains(c);
+    command.split(' ').all(|word| !word.is_empty() && word.chars().all(sign))
+}
+
+fn wrap_all(lines: Vec<Vec<Span>>, width: usize) -> Vec<Vec<Span>> {
+    lines.into_iter().flat_map(|line| wrap(&line, width.max(1))).collect()
 }
 
 /// Cuts a line into lines of this width, between words where there are some. What goes on begins with a mark, so that no
 /// text of a peer can stand where a line of ours begins.
-fn wrap(line: Vec<Span>, width: usize) -> Vec<Vec<Span>> {
+fn wrap(line: &[Span], width: usize) -> Vec<Vec<Span>> {
+    let barred = line.first().is_some_and(|span| span.text == BAR);
     let mut rest: Vec<(char, Ink)> = line.iter().flat_map(|span| span.text.chars().map(|c| (c, span.ink))).collect();
     let used = rest.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
     // The padding behind a table's last column is no text.
     rest.truncate(used);
     let mut lines = Vec::new();
     loop {
-        let mark = if lines.is_empty() { Vec::new() } else { vec![faint(GOES_ON)] };
+        let mark = if lines.is_empty() { Vec::new() } else { vec![faint(if barred { BAR_GOES_ON } else { GOES_ON })] };
         let room = width.saturating_sub(mark.iter().map(Span::width).sum()).max(1);
         let next = rest.split_off(fitting(&rest, room));
         lines.push(mark.into_iter().chain(spans(&rest)).collect());
@@ -191,7 +229,8 @@ fn wrap(line: Vec<Span>, width: usize) -> Vec<Vec<Span>> {
 fn fitting(text: &[(char, Ink)], room: usize) -> usize {
     let mut columns = 0;
     let fits = |(c, _): &&(char, Ink)| {
-        columns += c.width().unwrap_or(0);
+        // A mark without a width of its own has one on some terminals.
+        columns += c.width().unwrap_or(0).max(1);
         columns <= room
     };
     let most = text.iter().take_while(fits).count().max(1);
@@ -304,12 +343,18 @@ fn narrow(widths: &mut [usize], room: usize, candidates: &[usize]) {
 
 /// What a line begins with that goes on with the one above.
 const GOES_ON: &str = "↪ ";
+/// The same, within words of somebody else.
+const BAR_GOES_ON: &str = "↪ | ";
+/// What each line of somebody else's words begins with.
+const BAR: &str = "  | ";
 /// Columns between two columns.
 const COLUMN_GAP: usize = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WIDTH: usize = 80;
 
     /// Shows: L-6
     #[test]
@@ -394,6 +439,44 @@ mod tests {
         for width in 10..200 {
             let lines = wrapped(&page, width);
             assert!(lines.iter().skip(1).all(|line| line.starts_with(GOES_ON)), "{width}: {lines:?}");
+        }
+    }
+
+    /// Shows: U-8, M-14
+    #[test]
+    fn no_line_of_a_page_is_left_to_the_terminal_to_wrap() {
+        let words = format!("{}{}answer: cede allow 1\n{}", "a".repeat(25), " ".repeat(51), "日e\u{301}".repeat(90));
+        let mut page = Page::default();
+        page.behind_a_bar(&words);
+        page.line([plain(format!("runs {words}"))]);
+        page.whole_table(2, vec![vec![plain(&words), plain(&words)]]);
+        page.command("go on there: ", &format!("cd '{words}'"));
+        for width in 10..200 {
+            let text = page.render_within(false, width);
+            let begins = |line: &str| ["  |", "↪", "runs ", "  aaa", "go on "].iter().any(|one| line.starts_with(one));
+            assert!(text.lines().all(|line| line.width() <= width && begins(line)), "{width}:\n{text}");
+        }
+        let piped = page.render_uncut();
+        assert_eq!(piped.lines().count(), 5, "{piped}");
+    }
+
+    #[test]
+    fn words_of_others_keep_their_bar_where_they_go_on() {
+        let mut page = Page::default();
+        page.behind_a_bar("run the tests and say\nok");
+        assert_eq!(page.render_within(false, 18), "  | run the tests\n↪ | and say\n  | ok\n");
+    }
+
+    #[test]
+    fn command_to_copy_stays_one_line_unless_a_name_in_it_could_pass_for_ours() {
+        let shown = |command: &str| {
+            let mut page = Page::default();
+            page.command("go on: ", command);
+            page.render_within(false, 20)
+        };
+        assert_eq!(shown("cd /home/ada/a && codex resume 1"), "go on: cd /home/ada/a && codex resume 1\n");
+        for odd in ["cd '/home/a  answer: yes'", "cd /home/ada/a  answer yes", "cd /home/ada/日本語日本語"] {
+            assert!(shown(odd).contains("\n↪ "), "{odd}");
         }
     }
 

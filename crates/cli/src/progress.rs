@@ -183,7 +183,7 @@ mod tests {
     /// Shows: H-12
     #[test]
     fn phase_says_when_what_and_who_is_in_charge() {
-        let text = phase_line(&samples::progress(Phase::Transferring)).render(false);
+        let text = phase_line(&samples::progress(Phase::Transferring)).render_uncut();
         insta::assert_snapshot!(text, @"   1.24 s  transferring in charge: laptop, 1.20 MB of 3.40 MB, round 2  last delta");
     }
 

@@ -1,6 +1,7 @@
 //! Where text goes: data to the standard output, talk to the standard error, JSON instead of both where it is asked for.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 
 use cede_wire::control::{Failure, Reply, ReplyBody};
 
@@ -22,17 +23,13 @@ pub(crate) struct Terminal {
     /// A bar can be drawn.
     pub(crate) bars: bool,
     quiet: bool,
-    /// Another program reads the results.
-    wide_out: bool,
-    colour_out: bool,
-    colour_talk: bool,
+    colour: bool,
 }
 
 impl Terminal {
     /// Looks at the flags and at what the standard streams are.
     pub(crate) fn new(global: &Global) -> Self {
         let talks = std::io::stderr().is_terminal();
-        let colour = colour_wanted();
         let may_ask = !global.json && !global.no_input && talks && std::io::stdin().is_terminal();
         Self {
             json: global.json,
@@ -40,17 +37,15 @@ impl Terminal {
             screen: may_ask && !global.quiet && !is_dumb() && tty::is_there(),
             bars: !global.json && !global.quiet && talks,
             quiet: global.quiet,
-            wide_out: !std::io::stdout().is_terminal(),
-            colour_out: colour && std::io::stdout().is_terminal(),
-            colour_talk: colour && talks,
+            colour: colour_wanted(),
         }
     }
 
     /// A result, for the standard output.
     pub(crate) fn data(&self, page: &Page) {
         if !self.json {
-            let text = if self.wide_out { page.render_uncut() } else { page.render(self.colour_out) };
-            print(&mut std::io::stdout().lock(), &text);
+            let out = std::io::stdout();
+            print(&mut out.lock(), &self.text(page, &out));
         }
     }
 
@@ -89,7 +84,7 @@ impl Terminal {
         if !self.may_ask {
             return None;
         }
-        print(&mut std::io::stderr().lock(), &format!("{} [y/N] ", crate::page::safe(question)));
+        self.prompt(&format!("{question} [y/N]"));
         let mut typed = String::new();
         std::io::stdin().lock().take(TYPED_BYTES).read_line(&mut typed).ok()?;
         Some(is_yes(&typed))
@@ -100,14 +95,30 @@ impl Terminal {
         if !self.may_ask {
             return None;
         }
-        print(&mut std::io::stderr().lock(), &format!("{} ", crate::page::safe(question)));
+        self.prompt(question);
         let mut typed = String::new();
         std::io::stdin().lock().take(TYPED_BYTES).read_line(&mut typed).ok()?;
         Some(typed)
     }
 
     fn insist(&self, page: &Page) {
-        print(&mut std::io::stderr().lock(), &page.render(self.colour_talk));
+        let talk = std::io::stderr();
+        print(&mut talk.lock(), &self.text(page, &talk));
+    }
+
+    /// What is typed stands behind it.
+    fn prompt(&self, question: &str) {
+        let talk = std::io::stderr();
+        print(&mut talk.lock(), &format!("{} ", self.text(&Page::of(question), &talk).trim_end()));
+    }
+
+    /// A page as a person reads it, or as another program does.
+    fn text(&self, page: &Page, to: &(impl IsTerminal + AsFd)) -> String {
+        if to.is_terminal() {
+            page.render_within(self.colour, usize::from(tty::size_or_usual(to).columns))
+        } else {
+            page.render_uncut()
+        }
     }
 }
 

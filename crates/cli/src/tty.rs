@@ -3,10 +3,13 @@
 pub(crate) mod keys;
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use cede_wire::control::terminal::TerminalSize;
 use rustix::process::{Pid, Signal, getpgrp, getsid, kill_current_process_group};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::page::{cut, safe};
 
 /// The terminal in raw mode. It is put back when this value goes: at the end, after an error, in a panic.
 #[derive(Debug)]
@@ -71,14 +74,26 @@ impl Drop for Raw {
 const LEAVE: &[u8] = b"\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\x1b[?2026l\
                        \x1b7\x1b[r\x1b8\x1b[?1l\x1b>\x1b[?25h\x1b[0 q\x1b[4l\x1b[?7h\x1b(B\x0f\x1b[m\r\n";
 
+/// The size of a terminal that says none: the narrowest that is common.
+pub(crate) const USUAL: TerminalSize = TerminalSize { rows: 24, columns: 80 };
+
 /// Whether a person sits in front of a terminal.
 pub(crate) fn is_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// The size of the person's terminal.
+/// The size of the person's terminal, where it says one.
 pub(crate) fn size() -> Option<TerminalSize> {
-    let size = tcgetwinsize(std::io::stdout()).ok()?;
+    size_of(std::io::stdout())
+}
+
+/// The size of a terminal to draw on or to write to: one that does not say it has the usual one.
+pub(crate) fn size_or_usual(terminal: impl AsFd) -> TerminalSize {
+    size_of(terminal).unwrap_or(USUAL)
+}
+
+fn size_of(terminal: impl AsFd) -> Option<TerminalSize> {
+    let size = tcgetwinsize(terminal).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then_some(TerminalSize { rows: size.ws_row, columns: size.ws_col })
 }
 
@@ -91,8 +106,8 @@ pub(crate) fn draw(bytes: &[u8]) -> std::io::Result<()> {
 
 /// A sentence of ours in the last line, until something is drawn over it.
 pub(crate) fn remark(text: &str) {
-    let size = size().unwrap_or(TerminalSize { rows: 24, columns: 80 });
-    let text: String = crate::page::safe(text).chars().take(usize::from(size.columns).saturating_sub(9)).collect();
+    let size = size_or_usual(std::io::stdout());
+    let text = cut(&safe(text), usize::from(size.columns).saturating_sub(9));
     let line = format!("\x1b7\x1b[{};1H\x1b[0;7m cede: {text} \x1b[m\x1b[K\x1b8", size.rows);
     let _closed = draw(line.as_bytes());
 }

@@ -61,14 +61,15 @@ pub(crate) fn ago(moment: u64, now: u64) -> String {
     }
 }
 
-/// What a person writes for a time: `90s`, `5m`, `1h`; whole numbers only.
+/// What a person writes for a time: `90s`, `5m`, `1h`, `7d`; whole numbers only.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "expected a time, like 90s, 5m or 1h".to_owned();
+    let wrong = || "expected a time of a second or more, like 90s, 5m, 1h or 7d".to_owned();
     let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let each = match text.get(number.len()..) {
         Some("s") => 1,
         Some("m" | "min") => 60,
         Some("h") => 3_600,
+        Some("d") => 86_400,
         Some(_) | None => return Err(wrong()),
     };
     let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(each));
@@ -135,8 +136,8 @@ mod tests {
 
     #[test]
     fn time_is_read_with_its_unit_only() {
-        let read = ["2s", "90s", "5m", "5min", "1h"].map(|text| duration(text).unwrap().as_secs());
-        assert_eq!(read, [2, 90, 300, 300, 3_600]);
+        let read = ["2s", "90s", "5m", "5min", "1h", "7d"].map(|text| duration(text).unwrap().as_secs());
+        assert_eq!(read, [2, 90, 300, 300, 3_600, 604_800]);
         for bad in
             ["", "5", "m", "0s", "-5m", "1.5h", "5 m", "5mm", "99999999999999999999s", "6000000000000000000h", "5µ"]
         {

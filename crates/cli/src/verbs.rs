@@ -147,9 +147,7 @@ impl Hand<'_> {
         let command = |confirmed| Command::Revoke { device: device.clone(), confirmed };
         match self.client.ask(command(yes)) {
             Err(meaning) if meaning.exit == exit::PENDING && !yes => {
-                if self.terminal.ask(&format!("{}. Do it?", meaning.why)) != Some(true) {
-                    return Err(meaning);
-                }
+                self.consent(meaning, "Do it?")?;
                 self.ask(command(true))
             }
             Err(failure) => Err(failure),
@@ -157,6 +155,15 @@ impl Hand<'_> {
                 self.show(answer, FEW);
                 Ok(exit::OK)
             }
+        }
+    }
+
+    /// Asks with the reason in the question. Who said no is not told the reason again.
+    pub(crate) fn consent(&self, failure: Failure, question: &str) -> Result<(), Failure> {
+        match self.terminal.ask(&format!("{}. {question}", failure.why)) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Failure { why: "the answer was no".to_owned(), ..failure }),
+            None => Err(failure),
         }
     }
 

@@ -78,6 +78,7 @@ pub(crate) struct Actor {
     /// What waits here, or who may answer it, is not what the approvers were told last.
     pub(crate) questions_changed: bool,
     pub(crate) elsewhere: crate::elsewhere::Elsewheres,
+    pub(crate) settled: crate::approvals::Settled,
     pub(crate) takes: Takes,
     pub(crate) listings: Vec<(DeviceId, oneshot::Sender<Vec<ListedSession>>)>,
     pub(crate) errands: Errands,

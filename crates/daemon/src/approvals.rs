@@ -1,5 +1,6 @@
 //! The questions that wait for this device's operator. Only a yes is a yes; time is a no.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use cede_core::authority::{self, Afar, QuestionId};
@@ -35,6 +36,23 @@ pub(crate) struct Approval {
     pub(crate) shown: Hash,
     /// Ends with the question: a peer that asks and withdraws leaves nothing behind.
     _expiry: Option<Expiry>,
+}
+
+/// How the newest questions ended, for whoever answers one too late.
+#[derive(Default)]
+pub(crate) struct Settled(VecDeque<(ApprovalId, String)>);
+
+impl Settled {
+    /// It ended like this.
+    pub(crate) fn note(&mut self, id: ApprovalId, how: String) {
+        self.0.truncate(limits::SETTLED - 1);
+        self.0.push_front((id, how));
+    }
+
+    fn how(&self, prefix: &str) -> Option<&str> {
+        let named = |id: &ApprovalId| prefix.len() >= limits::APPROVED_DIGITS && id.to_string().starts_with(prefix);
+        self.0.iter().find(|(id, _)| named(id)).map(|(_, how)| how.as_str())
+    }
 }
 
 /// The task that says no when the time is over.
@@ -156,7 +174,10 @@ impl Actor {
                 return self.settle_by(*id, verdict, None, Box::new(told));
             }
             [id] => return self.answer_elsewhere(*id, yes, replies),
-            [] => failure(exit::FAILED, "nothing was answered", "no such question waits", "cede approvals"),
+            [] => match self.settled.how(prefix) {
+                Some(how) => failure(exit::FAILED, "nothing was answered", how, "cede approvals"),
+                None => failure(exit::USAGE, "nothing was answered", "no such question waits", "cede approvals"),
+            },
             _ => failure(exit::USAGE, "nothing was answered", "several questions begin like that", "cede approvals"),
         };
         replies.failed(failed);
@@ -179,6 +200,10 @@ impl Actor {
             return self.once_durable(move |actor| told(actor, (false, DecidedBy::Closed)));
         };
         self.questions_changed = true;
+        let told: Told = Box::new(move |actor, came| {
+            actor.note_settled(id, came);
+            told(actor, came);
+        });
         if let Question::Capability { asker, question } = &approval.question {
             return self.answer_authority(*asker, question, (verdict.is_ok(), from), told);
         }
@@ -237,6 +262,24 @@ impl Actor {
             }
         }
         gone
+    }
+
+    fn note_settled(&mut self, id: ApprovalId, (yes, by): Came) {
+        let word = if yes { "allowed" } else { "denied" };
+        let how = match by {
+            DecidedBy::Operator => format!("it was {word} here already"),
+            DecidedBy::Approver(device) => format!("it was {word} at {} already", self.device_name(device)),
+            DecidedBy::Button => format!("it was {word} by a button of a call already"),
+            DecidedBy::Time => "nobody answered it in time: it counts as a no".to_owned(),
+            DecidedBy::Grant
+            | DecidedBy::Rule
+            | DecidedBy::Fault
+            | DecidedBy::Pace
+            | DecidedBy::Size
+            | DecidedBy::Withdrawn
+            | DecidedBy::Closed => return,
+        };
+        self.settled.note(id, how);
     }
 
     /// The offer was withdrawn while its question waited.

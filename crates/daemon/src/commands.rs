@@ -161,6 +161,8 @@ impl Actor {
                 let known: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
                 let (why, cure) = if known.is_empty() {
                     ("this device is paired with none".to_owned(), "cede pair")
+                } else if text.is_empty() {
+                    (format!("no name was given; known: {}", known.join(", ")), "cede devices")
                 } else {
                     (format!("no device is called {text}; known: {}", known.join(", ")), "cede devices")
                 };

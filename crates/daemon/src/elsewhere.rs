@@ -53,7 +53,13 @@ impl Actor {
             ApproverMessage::Over { showing } => {
                 let is_it = |one: &Elsewhere| one.asker.device == asker.device && one.showing == showing;
                 // Whoever answered hears by a word of its own what became of the answer.
-                self.elsewhere.retain(|_, one| !is_it(one) || one.answer.is_some());
+                let over = self.elsewhere.iter().filter(|(_, one)| is_it(one) && one.answer.is_none());
+                let over: Vec<ApprovalId> = over.map(|(id, _)| *id).collect();
+                for id in over {
+                    self.elsewhere.remove(&id);
+                    let how = format!("it was decided at {}, or is over there", self.device_name(asker.device));
+                    self.settled.note(id, how);
+                }
             }
         }
     }

@@ -238,6 +238,9 @@ pub(crate) const PRESSES_NOTED: usize = 8;
 /// Digits of a question's id that a yes names: as many as are shown.
 pub(crate) const APPROVED_DIGITS: usize = 8;
 
+/// Ended questions of which it is remembered how they ended: a screenful, for answers that come too late.
+pub(crate) const SETTLED: usize = 32;
+
 /// Entries that wait for a log that cannot be written: a full disk must not become a full memory.
 pub(crate) const AUDIT_WAITING: usize = 4_096;
 /// Pause before such a log is tried again: a disk with room again is noticed soon, and one without is not worn out.

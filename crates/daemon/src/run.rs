@@ -191,7 +191,6 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let context = share(options, (local, home), endpoint, clock, inputs, &ledger)?;
     facts.placed.values().for_each(|placed| context.locate(placed));
     let audit = Audit::open(&context.home, context.local.device())?;
-    let mirrors = crate::mirrors::MirrorDesk::open(&context.home);
     let authorities = Authorities::restore(&facts.ruled, audit.not_before(clock.now()));
     let actor = Actor {
         custodian,
@@ -210,7 +209,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         pairing: crate::pairing::Pairing::default(),
         placed: facts.placed,
         audit,
-        mirrors,
+        mirrors: crate::mirrors::MirrorDesk::open(&context.home),
         context,
         authorities,
         moves: crate::moves::Moves::default(),
@@ -220,6 +219,7 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
         approvers,
         questions_changed: false,
         elsewhere: BTreeMap::new(),
+        settled: crate::approvals::Settled::default(),
         takes: crate::take::Takes::default(),
         listings: Vec::new(),
         errands: crate::errands::Errands::default(),

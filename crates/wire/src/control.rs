@@ -374,6 +374,8 @@ pub enum ReplyBody {
     Terminal(TerminalEvent),
     /// A task goes on.
     Task(Box<TaskSummary>),
+    /// A message goes on.
+    Telling(Box<LetterSummary>),
     /// The last line: it worked.
     Done(Answer),
     /// The last line: it did not.

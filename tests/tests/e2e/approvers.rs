@@ -150,7 +150,7 @@ fn device_that_is_not_named_is_shown_nothing_and_none_answers_about_itself() {
     let waits = question(laptop);
     set(laptop, "server", true).unwrap();
     let failed = refused(answer(server, &waits, true));
-    assert_eq!((failed.exit, failed.why.as_str()), (exit::FAILED, "no such question waits"));
+    assert_eq!((failed.exit, failed.why.as_str()), (exit::USAGE, "no such question waits"));
     assert!(phone.status().approvals.is_empty() && server.status().approvals.is_empty());
     // It was named while the question waited; it is shown it, and no more once that is taken back.
     three.name();

@@ -221,6 +221,15 @@ fn terminal_of_another_device_is_looked_on_at_from_the_screen() {
 }
 
 #[test]
+fn terminal_that_says_no_size_is_drawn_on_as_a_usual_one() {
+    let devices = Devices::paired(CEDE);
+    let mut tty = Tty::shell(&devices.a, "stty rows 0 columns 0; exec \"$CEDE\"");
+    tty.show("it is drawn", |screen| screen.contains("2 Sessions") && screen.contains("5 Devices"));
+    tty.type_in("q");
+    assert_eq!(tty.end(), End::Code(0));
+}
+
+#[test]
 fn question_that_waits_rings() {
     let devices = Devices::paired(CEDE);
     let (mut tty, _, _asked) = asked(&devices);

@@ -115,7 +115,7 @@ fn what_is_not_finished_is_not_told_and_a_person_reads_it_on_the_screen() {
     screen.type_in("\x03");
     screen.see("goes on");
     assert_eq!(screen.end(), End::Code(0));
-    let refused = Tty::open(a, &["drive", &planted.id.to_string()]).end_with("only a hosted terminal is typed into");
+    let refused = Tty::open(a, &["drive", &planted.id.to_string()]).end_with("only a hosted terminal");
     assert_eq!(refused, End::Code(i32::from(exit::USAGE)));
 }
 

@@ -1,5 +1,7 @@
 //! What people tell each other, between two real daemons.
 
+use cede_agent::terminal::End;
+use cede_tests::devices::tty::Tty;
 use cede_tests::devices::{Device, Devices, wait_until};
 use cede_wire::control::tasks::AskRequest;
 use cede_wire::control::{Answer, Command, Failure, LetterSummary, TellRequest, TellUntil, exit};
@@ -314,4 +316,31 @@ fn words_that_are_written_while_their_device_is_removed_are_not_kept() {
     });
     wait_until("its messages are gone", || letters(a, true, true).is_empty());
     wait_until("their words are gone too", || std::fs::read_dir(a.state().join("letters")).unwrap().count() == 0);
+}
+
+/// Shows: M-14, U-8
+#[test]
+fn words_of_a_peer_begin_no_line_of_a_terminal() {
+    let devices = Devices::paired(CEDE);
+    let evil = "message deadbeef from b to a, told now";
+    // Behind the bar a terminal of 100 columns would begin a line with what follows 96 characters.
+    let letter = tell(&devices.a, "server", &format!("{}{}{evil}", "x".repeat(25), " ".repeat(71)));
+    let mut tty = Tty::open(&devices.b, &["inbox", &letter.id]);
+    let screen = tty.show("it is there whole", |screen| screen.contains("told now") && screen.contains("deadbeef"));
+    let lines: Vec<&str> = screen.lines().filter(|line| line.contains("xxx") || line.contains("deadbeef")).collect();
+    assert!(lines.iter().all(|line| line.starts_with("  | ") || line.starts_with("↪ | ")), "{screen}");
+    let piped = devices.b.typed(&["inbox", &letter.id]);
+    assert!(String::from_utf8_lossy(&piped.stdout).contains(&format!("{}{evil}\n", " ".repeat(71))));
+}
+
+#[test]
+fn whoever_waits_no_longer_reads_that_the_message_stays_told() {
+    let mut devices = Devices::paired(CEDE);
+    assert!(devices.b.stop().success());
+    let mut tty = Tty::open(&devices.a, &["tell", "server", "hello", "--wait"]);
+    tty.see("queued");
+    tty.type_in("\x03");
+    tty.see("stays told");
+    assert_eq!(tty.end(), End::Code(i32::from(exit::INTERRUPTED)));
+    assert_eq!(letters(&devices.a, true, true).len(), 1);
 }

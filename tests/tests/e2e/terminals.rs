@@ -160,7 +160,7 @@ fn commands_end_with_the_daemon_and_that_is_said_before() {
     let refused = device.typed(&["stop"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(i32::from(exit::PENDING)), "{said}");
-    assert!(said.contains("1 hosted terminal(s) end with the daemon: work"), "{said}");
+    assert!(said.contains("with the daemon end 1 hosted terminal: work"), "{said}");
     assert!(runs(pid));
     assert!(device.stop().success());
     wait_until("the command is gone", || !runs(pid));
@@ -176,6 +176,7 @@ fn killed_daemon_leaves_no_command_behind() {
     let pid = terminal(&device, "work").unwrap().terminal.unwrap().pid;
     device.kill();
     wait_until("the system hung up on it", || !runs(pid));
+    tty.see("the daemon went away, and work with it");
     assert_eq!(tty.end(), End::Code(1));
     device.start();
     assert_eq!(terminal(&device, "work"), None);
@@ -205,6 +206,15 @@ fn without_a_terminal_nothing_is_drawn_and_the_way_out_is_named() {
     assert!(said.contains("cede run --detach"), "{said}");
     let begun = device.typed(&["run", "--detach", "--name", "work", "--", "sh", "-c", "printf hi; sleep 1000"]);
     assert!(begun.status.success(), "{}", String::from_utf8_lossy(&begun.stderr));
+    let short = terminal(&device, "work").unwrap().id.short();
+    assert_eq!(String::from_utf8_lossy(&begun.stdout), format!("hosted as {short}\n"));
+    let Ok(Answer::Log { lines, .. }) = device.ask(Command::Log { tail: None, verify: false }) else {
+        panic!("no record")
+    };
+    assert!(lines.iter().all(|line| line.kind != "keyboard"), "nobody drove");
+    let piped = device.typed(&["watch", "work"]);
+    assert_eq!((piped.status.code(), piped.stdout), (Some(i32::from(exit::USAGE)), Vec::new()));
+    assert!(String::from_utf8_lossy(&piped.stderr).contains("cede watch --json"));
     let twice = device.typed(&["run", "--detach", "--name", "work", "--", "true"]);
     assert!(String::from_utf8_lossy(&twice.stderr).contains("is called work already"));
     let missing = device.typed(&["run", "--detach", "--", "/no/such/program"]);

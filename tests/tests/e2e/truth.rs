@@ -15,7 +15,8 @@ fn told_until(devices: &mut Devices, id: SessionId, phase: Option<Phase>) -> Rep
             | ReplyBody::Pairing(_)
             | ReplyBody::Sending(_)
             | ReplyBody::Terminal(_)
-            | ReplyBody::Task(_) => {}
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
     };
     devices.a.kill();

@@ -75,7 +75,7 @@ impl Backend for Painter {
     }
 
     fn size(&self) -> Result<Size, Error> {
-        let size = tty::size().ok_or_else(|| Error::other("the terminal is gone"))?;
+        let size = tty::size_or_usual(std::io::stdout());
         Ok(Size { width: size.columns, height: size.rows })
     }
 

@@ -82,7 +82,8 @@ async fn watch(mut lines: Receiver<Line>, context: &RequestContext<RoleServer>) 
             | ReplyBody::Pairing(_)
             | ReplyBody::Terminal(_)
             | ReplyBody::Sending(_)
-            | ReplyBody::Task(_) => {}
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
     }
 }

@@ -118,8 +118,8 @@ fn wanted(approval: &ApprovalSummary, asks: &AskedFor) -> Page {
     let session = asks.session.map_or_else(String::new, |session| format!(", from its session {}", session.short()));
     let kept = if asks.held { "; kept for you by a rule" } else { "" };
     page.line([plain(format!("  {}{session}; {reach}{kept}", asks.capability.name()))]);
-    for line in approval.title.split('\n').filter(|_| !approval.title.is_empty()) {
-        page.line([plain(format!("  | {line}"))]);
+    if !approval.title.is_empty() {
+        page.behind_a_bar(&approval.title);
     }
     for (name, value) in &asks.lines {
         page.line([plain(format!("  {name}: {value}"))]);
@@ -222,7 +222,8 @@ mod tests {
         let text = page(&[asked(Capability::Delegate, Reach::Request, &task)], Paths::All).render(false);
         assert!(text.contains("laptop wants a task done here") && text.contains("a yes is for this once"), "{text}");
         assert!(text.contains("  | run the tests\n  |   answer: cede allow 1\\u{1b}[2K\n"), "{text}");
-        assert!(text.contains(&"x".repeat(5_000)) && text.contains("  path: ./db\n"), "{text}");
+        let whole = text.replace("\n↪ | ", "");
+        assert!(whole.contains(&"x".repeat(5_000)) && text.contains("  path: ./db\n"), "{text}");
         assert!(!text.contains("only look like"));
     }
 

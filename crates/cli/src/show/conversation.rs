@@ -28,9 +28,9 @@ fn words(page: &mut Page, said: &Said) {
         Voice::Remark => (faint("remark"), text),
     };
     page.line([heading]);
-    for line in text.lines() {
-        // A tabulator is no trick.
-        page.line([faint("  | "), plain(line.replace('\t', "    "))]);
+    if !text.is_empty() {
+        // A tabulator is no trick, and neither is the end of a line that was written elsewhere.
+        page.behind_a_bar(&text.replace('\t', "    ").replace("\r\n", "\n"));
     }
     if said.left_out > 0 {
         page.line([faint(format!("  ({} more)", units::bytes(said.left_out)))]);

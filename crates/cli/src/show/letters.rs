@@ -64,9 +64,7 @@ pub(crate) fn letter(letter: &LetterSummary, text: &str, now: u64) -> Page {
     }
     page.line([standing(letter)]);
     page.gap();
-    for line in text.split('\n') {
-        page.line([faint("  | "), plain(line)]);
-    }
+    page.behind_a_bar(text);
     page
 }
 

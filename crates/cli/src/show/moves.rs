@@ -53,7 +53,7 @@ pub(crate) fn report(report: &MoveReport) -> Page {
         page.line([plain("note: "), plain(note)]);
     }
     if !report.resume.is_empty() {
-        page.line([plain("go on there: "), strong(&report.resume)]);
+        page.command("go on there: ", &report.resume);
     }
     page
 }

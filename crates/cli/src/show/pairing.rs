@@ -20,7 +20,7 @@ pub(crate) fn before_words(expires_in_s: u64) -> Page {
 /// The line to paste.
 pub(crate) fn command(command: &str) -> Page {
     let mut page = Page::default();
-    page.line([plain("  "), strong(command)]);
+    page.command("  ", command);
     page
 }
 

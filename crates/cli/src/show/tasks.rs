@@ -55,11 +55,12 @@ pub(crate) fn task(task: &TaskSummary, text: &str, report: Option<&TaskReport>, 
         page.line([plain(format!("as a turn of session {}", session.short()))]);
     }
     page.line([plain(scope(task))]);
-    behind_a_bar(&mut page, text);
+    page.gap();
+    page.behind_a_bar(text);
     page.gap();
     page.line([standing(task)]);
     if !task.line.is_empty() {
-        page.line([faint(&task.line)]);
+        page.behind_a_bar(&task.line);
     }
     if let Some(report) = report {
         append(&mut page, report);
@@ -108,22 +109,16 @@ fn append(page: &mut Page, report: &TaskReport) {
         page.line([plain(facts.join(", "))]);
     }
     if !report.note.is_empty() {
-        page.line([Span::new(Ink::Warn, &report.note)]);
+        page.behind_a_bar(&report.note);
     }
     if !report.text.is_empty() {
-        behind_a_bar(page, &report.text);
+        page.gap();
+        page.behind_a_bar(&report.text);
     }
     if !report.changes.is_empty() {
         page.gap();
         page.line([plain("what changed:")]);
-        report.changes.lines().for_each(|line| page.line([plain(format!("  {line}"))]));
-    }
-}
-
-fn behind_a_bar(page: &mut Page, text: &str) {
-    page.gap();
-    for line in text.split('\n') {
-        page.line([faint("  | "), plain(line)]);
+        page.behind_a_bar(report.changes.trim_end());
     }
 }
 

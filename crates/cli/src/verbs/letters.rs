@@ -1,36 +1,65 @@
 //! `cede tell` and `cede inbox`.
 
 use std::io::Read;
+use std::sync::mpsc::Receiver;
 
-use cede_wire::control::{Answer, Command, Failure, LetterSummary, TellRequest, TellUntil, exit};
+use cede_wire::control::{Answer, Command, Failure, LetterSummary, ReplyBody, TellRequest, TellUntil, exit};
 use cede_wire::limits::LETTER_BYTES;
 
 use crate::args::{Inbox, Tell, Until};
+use crate::client::AskError;
 use crate::fault;
+use crate::interrupt::{Event, events};
 use crate::limits::TELL_PATIENCE;
+use crate::show::letters as shown;
 use crate::verbs::{FEW, Hand};
 
 /// Tells a device something, and says the true word of how far it came.
 pub(crate) fn tell(hand: &Hand<'_>, tell: Tell) -> Result<u8, Failure> {
     let waits = tell.wait.is_some();
     let request = request(tell)?;
-    let mut answers = hand.client.open(Command::Tell(request), None)?;
-    let letter = loop {
-        match answers.next()? {
-            cede_wire::control::ReplyBody::Done(Answer::Told(letter)) => break letter,
-            cede_wire::control::ReplyBody::Done(_) => return Err(fault::unexpected_answer()),
-            cede_wire::control::ReplyBody::Failed(failure) => return Err(failure),
-            cede_wire::control::ReplyBody::Progress(_)
-            | cede_wire::control::ReplyBody::Planned(_)
-            | cede_wire::control::ReplyBody::Pairing(_)
-            | cede_wire::control::ReplyBody::Sending(_)
-            | cede_wire::control::ReplyBody::Terminal(_)
-            | cede_wire::control::ReplyBody::Task(_) => {}
-        }
-    };
+    let answers = hand.client.open(Command::Tell(request), None)?;
+    let letter = until_told(hand, &events(answers))?;
     let code = code(&letter, waits);
     hand.show(Answer::Told(letter), FEW);
     Ok(code)
+}
+
+fn until_told(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Box<LetterSummary>, Failure> {
+    let mut last: Option<Box<LetterSummary>> = None;
+    loop {
+        match events.recv() {
+            Ok(Event::Reply(body)) => match *body {
+                ReplyBody::Done(Answer::Told(letter)) => return Ok(letter),
+                ReplyBody::Done(_) => return Err(fault::unexpected_answer()),
+                ReplyBody::Failed(failure) => return Err(failure),
+                ReplyBody::Telling(letter) => {
+                    hand.terminal.talk(&shown::told(&letter));
+                    hand.terminal.reply(&ReplyBody::Telling(letter.clone()));
+                    last = Some(letter);
+                }
+                ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Pairing(_)
+                | ReplyBody::Sending(_)
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Task(_) => {}
+            },
+            Ok(Event::Interrupted) => return Err(interrupted(last.as_deref())),
+            Ok(Event::Over(error)) => return Err(error.into()),
+            Err(_) => return Err(AskError::Ended.into()),
+        }
+    }
+}
+
+/// Whoever waits no longer has taken nothing back.
+fn interrupted(last: Option<&LetterSummary>) -> Failure {
+    let Some(letter) = last else {
+        let why = "nothing is known of the message yet";
+        return fault::local(exit::INTERRUPTED, "interrupted", why, "cede inbox --sent");
+    };
+    let why = format!("message {} stays told: {}", letter.id, letter.standing);
+    fault::local(exit::INTERRUPTED, "waiting ended", &why, "what becomes of it: cede inbox --sent")
 }
 
 /// Lists, reads, or says what became of a message.
@@ -132,5 +161,20 @@ mod tests {
         assert_eq!(until(&["server", "x", "--wait"]), (TellUntil::Received, None));
         assert_eq!(until(&["server", "x", "--wait=shown"]), (TellUntil::Shown, None));
         assert_eq!(until(&["--wait=ended", "server", "x"]), (TellUntil::Ended, None));
+    }
+
+    #[test]
+    fn ctrl_c_takes_nothing_back_and_names_the_message() {
+        let (send, receive) = std::sync::mpsc::sync_channel(2);
+        let letter = crate::show::samples::letter();
+        let id = letter.id.clone();
+        send.send(Event::Reply(Box::new(ReplyBody::Telling(Box::new(letter))))).unwrap();
+        send.send(Event::Interrupted).unwrap();
+        let terminal = crate::terminal::Terminal::new(&crate::args::Global { quiet: true, ..Default::default() });
+        let client = crate::client::Client::new(std::path::Path::new("/nowhere"));
+        let failed = until_told(&Hand { client, terminal: &terminal }, &receive).unwrap_err();
+        assert_eq!(failed.exit, exit::INTERRUPTED);
+        assert!(failed.why.contains(&id) && failed.why.contains("stays told"), "{}", failed.why);
+        assert_eq!(interrupted(None).exit, exit::INTERRUPTED);
     }
 }

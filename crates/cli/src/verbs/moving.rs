@@ -110,7 +110,11 @@ impl<'a> Watch<'a> {
             ReplyBody::Failed(failure) => return Some(Err(failure)),
             ReplyBody::Progress(progress) => self.step(progress),
             ReplyBody::Planned(plan) => self.planned(plan),
-            ReplyBody::Pairing(_) | ReplyBody::Sending(_) | ReplyBody::Terminal(_) | ReplyBody::Task(_) => {}
+            ReplyBody::Pairing(_)
+            | ReplyBody::Sending(_)
+            | ReplyBody::Terminal(_)
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
         None
     }
@@ -162,7 +166,8 @@ impl<'a> Watch<'a> {
                 | ReplyBody::Pairing(_)
                 | ReplyBody::Sending(_)
                 | ReplyBody::Terminal(_)
-                | ReplyBody::Task(_) => {}
+                | ReplyBody::Task(_)
+                | ReplyBody::Telling(_) => {}
                 ReplyBody::Done(_) | ReplyBody::Failed(_) => return,
             }
         }

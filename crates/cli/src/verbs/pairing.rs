@@ -56,7 +56,8 @@ fn follow(hand: &Hand<'_>, mut answers: Answers, welcome_unseen: bool) -> Result
             | ReplyBody::Planned(_)
             | ReplyBody::Sending(_)
             | ReplyBody::Terminal(_)
-            | ReplyBody::Task(_) => {}
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
     }
 }

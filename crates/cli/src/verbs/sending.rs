@@ -23,10 +23,7 @@ pub(crate) fn send(hand: &Hand<'_>, send: &Send) -> Result<u8, Failure> {
     };
     match follow(hand, request.clone()) {
         Err(failure) if failure.cure.contains(SECRETS) && !send.yes_secrets => {
-            hand.terminal.say(&failure.why);
-            if hand.terminal.ask("Send them too?") != Some(true) {
-                return Err(failure);
-            }
+            hand.consent(failure, "Send them too?")?;
             follow(hand, SendRequest { confirm_secrets: true, ..request })
         }
         outcome => outcome,
@@ -57,7 +54,8 @@ fn until_the_end(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Answer, Fa
                 | ReplyBody::Planned(_)
                 | ReplyBody::Pairing(_)
                 | ReplyBody::Terminal(_)
-                | ReplyBody::Task(_) => {}
+                | ReplyBody::Task(_)
+                | ReplyBody::Telling(_) => {}
             },
             Ok(Event::Interrupted) => {
                 carried.clear();

@@ -1,12 +1,17 @@
 //! `cede ask` and `cede tasks`.
 
+use std::io::IsTerminal;
+use std::sync::mpsc::Receiver;
+
 use cede_wire::control::tasks::{AskRequest, TaskSummary};
 use cede_wire::control::{Answer, Command, Failure, ReplyBody, exit};
 use cede_wire::session::AgentKind;
 use cede_wire::task::TaskScope;
 
 use crate::args::{Ask, TaskAgent, Tasks};
+use crate::client::AskError;
 use crate::fault;
+use crate::interrupt::{Event, events};
 use crate::page::Page;
 use crate::show::tasks as shown;
 use crate::verbs::letters::read_words;
@@ -15,37 +20,57 @@ use crate::verbs::{FEW, Hand};
 /// Asks for a task, and says the true word of how far it is.
 pub(crate) fn ask(hand: &Hand<'_>, ask: Ask) -> Result<u8, Failure> {
     let waits = ask.wait;
-    let mut answers = hand.client.open(Command::Ask(request(ask)?), None)?;
-    let mut last = String::new();
+    let answers = hand.client.open(Command::Ask(request(ask)?), None)?;
+    let answer = until_the_end(hand, &events(answers))?;
+    let Answer::Task { task, .. } = &answer else { return Err(fault::unexpected_answer()) };
+    let code = code(task, waits);
+    if waits {
+        hand.show(answer, FEW);
+    } else {
+        hand.terminal.data(&shown::asked(task));
+        hand.terminal.reply(&ReplyBody::Done(answer));
+    }
+    Ok(code)
+}
+
+fn until_the_end(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Answer, Failure> {
+    let mut last: Option<Box<TaskSummary>> = None;
     loop {
-        match answers.next()? {
-            ReplyBody::Done(answer) => {
-                let Answer::Task { task, .. } = &answer else { return Err(fault::unexpected_answer()) };
-                let code = code(task, waits);
-                if waits {
-                    hand.show(answer, FEW);
-                } else {
-                    hand.terminal.data(&shown::asked(task));
-                    hand.terminal.reply(&ReplyBody::Done(answer));
+        match events.recv() {
+            Ok(Event::Reply(body)) => match *body {
+                ReplyBody::Done(answer) => return Ok(answer),
+                ReplyBody::Failed(failure) => return Err(failure),
+                ReplyBody::Task(task) => {
+                    match last.as_deref().map(shown::progress) {
+                        None => hand.terminal.talk(&shown::asked(&task)),
+                        Some(before) if before == shown::progress(&task) => {}
+                        Some(_) => hand.terminal.say(shown::progress(&task)),
+                    }
+                    hand.terminal.reply(&ReplyBody::Task(task.clone()));
+                    last = Some(task);
                 }
-                return Ok(code);
-            }
-            ReplyBody::Failed(failure) => return Err(failure),
-            ReplyBody::Task(task) => {
-                let line = shown::progress(&task);
-                if line != last {
-                    hand.terminal.say(&line);
-                    last = line;
-                }
-                hand.terminal.reply(&ReplyBody::Task(task));
-            }
-            ReplyBody::Progress(_)
-            | ReplyBody::Planned(_)
-            | ReplyBody::Pairing(_)
-            | ReplyBody::Sending(_)
-            | ReplyBody::Terminal(_) => {}
+                ReplyBody::Progress(_)
+                | ReplyBody::Planned(_)
+                | ReplyBody::Pairing(_)
+                | ReplyBody::Sending(_)
+                | ReplyBody::Terminal(_)
+                | ReplyBody::Telling(_) => {}
+            },
+            Ok(Event::Interrupted) => return Err(interrupted(last.as_deref())),
+            Ok(Event::Over(error)) => return Err(error.into()),
+            Err(_) => return Err(AskError::Ended.into()),
         }
     }
+}
+
+/// Whoever waits no longer has withdrawn nothing.
+fn interrupted(last: Option<&TaskSummary>) -> Failure {
+    let Some(task) = last else {
+        return fault::local(exit::INTERRUPTED, "interrupted", "nothing is known of the task yet", "cede tasks");
+    };
+    let why = format!("the task stays asked for: {}", task.standing);
+    let cure = format!("look: cede tasks {0}; to end it: cede tasks --cancel {0}", task.id);
+    fault::local(exit::INTERRUPTED, "waiting ended", &why, &cure)
 }
 
 /// Lists, shows, or ends tasks.
@@ -68,7 +93,12 @@ fn result(hand: &Hand<'_>, id: String) -> Result<u8, Failure> {
     };
     let code = code(task, true);
     let mut page = Page::default();
-    report.text.split('\n').for_each(|line| page.line([crate::page::plain(line)]));
+    if std::io::stdout().is_terminal() {
+        page.behind_a_bar(&report.text);
+    } else {
+        // Another program gets the words alone.
+        report.text.split('\n').for_each(|line| page.line([crate::page::plain(line)]));
+    }
     hand.terminal.data(&page);
     hand.terminal.reply(&ReplyBody::Done(answer));
     Ok(code)
@@ -158,5 +188,20 @@ mod tests {
         let asked = typed(&["server/Fix the login", "go on", "--agent", "codex", "--expires", "90s"]).unwrap();
         assert_eq!((asked.session.as_deref(), asked.expires_in_s), (Some("Fix the login"), Some(90)));
         assert_eq!(typed(&["server/x", "go on", "--in", "db"]).unwrap_err().exit, exit::USAGE);
+    }
+
+    #[test]
+    fn ctrl_c_withdraws_nothing_and_names_the_task() {
+        let (send, receive) = std::sync::mpsc::sync_channel(2);
+        let task = crate::show::samples::task().0;
+        let id = task.id.clone();
+        send.send(Event::Reply(Box::new(ReplyBody::Task(Box::new(task))))).unwrap();
+        send.send(Event::Interrupted).unwrap();
+        let terminal = crate::terminal::Terminal::new(&crate::args::Global { quiet: true, ..Default::default() });
+        let client = crate::client::Client::new(std::path::Path::new("/nowhere"));
+        let failed = until_the_end(&Hand { client, terminal: &terminal }, &receive).unwrap_err();
+        assert_eq!(failed.exit, exit::INTERRUPTED);
+        assert!(failed.cure.contains(&format!("cede tasks --cancel {id}")), "{}", failed.cure);
+        assert_eq!(interrupted(None).exit, exit::INTERRUPTED);
     }
 }

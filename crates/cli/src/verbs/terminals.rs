@@ -3,13 +3,12 @@
 use std::io::Read;
 
 use cede_wire::control::terminal::{
-    Base64, Keyboard, RunRequest, TerminalEnd, TerminalEvent, TerminalSize, TerminalState, ViewRequest, ViewerSays,
-    is_passed_on,
+    Base64, Keyboard, RunRequest, TerminalEnd, TerminalEvent, TerminalState, ViewRequest, ViewerSays, is_passed_on,
 };
 use cede_wire::control::{Answer, Command, Failure, ReplyBody, exit};
 
 use crate::args::Run;
-use crate::client::Sayer;
+use crate::client::{AskError, Sayer};
 use crate::fault;
 use crate::interrupt::{self, Event};
 use crate::limits::{BEAT, TYPED_AT_ONCE};
@@ -17,6 +16,7 @@ use crate::page::Page;
 use crate::show;
 use crate::tty::keys::{HELP, Keys, Meant};
 use crate::tty::{self, Raw};
+use crate::units;
 use crate::verbs::{Hand, present, text_of};
 
 /// Hosts a command, and looks on.
@@ -26,7 +26,7 @@ use crate::verbs::{Hand, present, text_of};
 pub(crate) fn run(hand: &Hand<'_>, run: Run) -> Result<u8, Failure> {
     let looks_on = !run.detach;
     if looks_on {
-        needs_a_terminal(hand, "cede run --detach -- <command>; cede watch <session>")?;
+        needs_a_terminal(hand, "cede run --detach -- <command>")?;
     }
     if let Ok(outer) = std::env::var("CEDE_SESSION") {
         let short: String = outer.chars().take(8).collect();
@@ -37,10 +37,20 @@ pub(crate) fn run(hand: &Hand<'_>, run: Run) -> Result<u8, Failure> {
         name: run.name,
         directory: text_of(&present()?)?,
         environment: std::env::vars().filter(|(name, _)| is_passed_on(name)).collect(),
-        size: tty::size().unwrap_or(TerminalSize { rows: 24, columns: 80 }),
+        size: tty::size_or_usual(std::io::stdout()),
+        detached: run.detach,
     };
-    let view = View { types: true, leaves_at_once: !looks_on };
-    view.look_on(hand, Command::Run(request))
+    if looks_on { View { types: true }.look_on(hand, Command::Run(request)) } else { host(hand, request) }
+}
+
+/// Hosts a command, and does not look on.
+fn host(hand: &Hand<'_>, request: RunRequest) -> Result<u8, Failure> {
+    let answer = hand.client.ask_to_the_end(Command::Run(request))?;
+    let Answer::TerminalEnded(end) = &answer else { return Err(fault::unexpected_answer()) };
+    hand.terminal.data(&Page::of(format!("hosted as {}", end.session.short())));
+    hand.terminal.say(format!("look on: cede attach {}", end.session.short()));
+    hand.terminal.reply(&ReplyBody::Done(answer));
+    Ok(exit::OK)
 }
 
 /// Looks on at a hosted terminal.
@@ -50,25 +60,36 @@ pub(crate) fn run(hand: &Hand<'_>, run: Run) -> Result<u8, Failure> {
 pub(crate) fn view(hand: &Hand<'_>, session: String, keyboard: Keyboard) -> Result<u8, Failure> {
     let types = keyboard != Keyboard::No;
     if types {
-        needs_a_terminal(hand, &format!("to look on without one: cede watch {session}"))?;
+        needs_a_terminal(hand, &bytes_of(&session))?;
     }
     let request = ViewRequest { session, keyboard, size: tty::size(), from: None, read: None };
-    View { types, leaves_at_once: false }.look_on(hand, Command::View(request))
+    View { types }.look_on(hand, Command::View(request))
 }
 
-/// Terminals end with the daemon: that is said before.
+/// Terminals and running tasks end with the daemon: that is said before.
 pub(crate) fn may_end(hand: &Hand<'_>) -> Result<(), Failure> {
     let Answer::Status(status) = hand.client.ask(Command::Status)? else { return Err(fault::unexpected_answer()) };
+    let Answer::Tasks { tasks } = hand.client.ask(Command::Tasks { all: false })? else {
+        return Err(fault::unexpected_answer());
+    };
     let hosted: Vec<&str> =
         status.sessions.iter().filter(|one| one.terminal.is_some()).map(|one| one.title.as_str()).collect();
-    if hosted.is_empty() {
+    let running = tasks.iter().filter(|one| !one.asked_here && one.state == "running");
+    let running: Vec<String> = running.map(|one| format!("{} of {}", one.id, one.from)).collect();
+    let mut what = Vec::new();
+    if !hosted.is_empty() {
+        let count = units::count(hosted.len() as u64, "hosted terminal", "hosted terminals");
+        what.push(format!("{count}: {}", hosted.join(", ")));
+    }
+    if !running.is_empty() {
+        let count = units::count(running.len() as u64, "running task", "running tasks");
+        what.push(format!("{count}: {}", running.join(", ")));
+    }
+    if what.is_empty() {
         return Ok(());
     }
-    let what = format!("{} hosted terminal(s) end with the daemon: {}", hosted.len(), hosted.join(", "));
-    if hand.terminal.ask(&format!("{what}. Stop it?")) == Some(true) {
-        return Ok(());
-    }
-    Err(fault::local(exit::PENDING, "the daemon was not stopped", &what, "cede stop --yes"))
+    let why = format!("with the daemon end {}", what.join("; "));
+    hand.consent(fault::local(exit::PENDING, "the daemon was not stopped", &why, "cede stop --yes"), "Stop it?")
 }
 
 fn needs_a_terminal(hand: &Hand<'_>, cure: &str) -> Result<(), Failure> {
@@ -83,23 +104,26 @@ fn needs_a_terminal(hand: &Hand<'_>, cure: &str) -> Result<(), Failure> {
     Err(fault::local(exit::USAGE, "there is no terminal to draw on", why, cure))
 }
 
+fn bytes_of(session: &str) -> String {
+    format!("what it draws, as data: cede watch --json {session}")
+}
+
 struct View {
     /// Whether it may want to type.
     types: bool,
-    leaves_at_once: bool,
 }
 
 impl View {
     fn look_on(&self, hand: &Hand<'_>, command: Command) -> Result<u8, Failure> {
         let (answers, sayer) = hand.client.converse(command)?;
         let events = interrupt::events(answers);
-        let mut sight = Sight { raw: None, state: None, sayer, begun: false };
+        let mut sight = Sight { raw: None, state: None, sayer, begun: false, open: None };
         loop {
             match events.recv() {
                 Ok(Event::Reply(body)) => match *body {
                     ReplyBody::Terminal(event) => {
                         hand.terminal.reply(&ReplyBody::Terminal(event.clone()));
-                        self.see(hand, &mut sight, event);
+                        self.see(hand, &mut sight, event)?;
                     }
                     ReplyBody::Done(Answer::TerminalEnded(end)) => return Ok(sight.leave(hand, end)),
                     ReplyBody::Failed(failure) => return Err(failure),
@@ -108,29 +132,32 @@ impl View {
                     | ReplyBody::Pairing(_)
                     | ReplyBody::Sending(_)
                     | ReplyBody::Task(_)
+                    | ReplyBody::Telling(_)
                     | ReplyBody::Done(_) => {
                         return Err(fault::unexpected_answer());
                     }
                 },
                 // The session goes on; the daemon says so, and that ends the loop.
                 Ok(Event::Interrupted) => drop(sight.sayer.say(&ViewerSays::Detach)),
-                Ok(Event::Over(error)) => return Err(error.into()),
+                Ok(Event::Over(error)) => return Err(sight.torn(error)),
                 Err(_) => return Err(fault::unexpected_answer()),
             }
         }
     }
 
-    fn see(&self, hand: &Hand<'_>, sight: &mut Sight, event: TerminalEvent) {
+    fn see(&self, hand: &Hand<'_>, sight: &mut Sight, event: TerminalEvent) -> Result<(), Failure> {
         match event {
-            TerminalEvent::Opened { session, .. } if self.leaves_at_once => {
-                hand.terminal.say(format!("hosted as {}", session.short()));
-                sight.sayer.say(&ViewerSays::Detach);
-            }
             TerminalEvent::Opened { title, device, agent: Some(agent), .. } => {
                 let at = device.map_or_else(String::new, |device| format!(" at {device}"));
                 hand.terminal.say(format!("{title} ({}){at}; you read along, Ctrl-C leaves", agent.name()));
             }
-            TerminalEvent::Opened { .. } => sight.begin(hand, self.types),
+            TerminalEvent::Opened { session, title, device, agent: None } => {
+                if !hand.terminal.json {
+                    needs_a_terminal(hand, &bytes_of(&session.short()))?;
+                }
+                sight.open = Some((title, device));
+                sight.begin(hand, self.types);
+            }
             TerminalEvent::Piece(piece) => hand.terminal.data(&show::conversation::page(&piece)),
             TerminalEvent::Output { fresh, bytes, .. } => sight.draw(hand, fresh, &bytes),
             TerminalEvent::State(state) => sight.become_state(state),
@@ -140,6 +167,7 @@ impl View {
             }
             TerminalEvent::Note { text } => sight.remark(hand, &text),
         }
+        Ok(())
     }
 }
 
@@ -149,6 +177,8 @@ struct Sight {
     state: Option<TerminalState>,
     sayer: Sayer,
     begun: bool,
+    /// The terminal that is shown, and at which device where it is another one.
+    open: Option<(String, Option<String>)>,
 }
 
 impl Sight {
@@ -207,6 +237,22 @@ impl Sight {
             tty::remark(text);
         } else {
             hand.terminal.say(text);
+        }
+    }
+
+    /// The daemon here is gone, and with it what it hosts.
+    fn torn(self, error: AskError) -> Failure {
+        match self.open {
+            Some((title, None)) if error == AskError::Ended => {
+                let what = format!("the daemon went away, and {title} with it");
+                let why = "a hosted terminal ends with its daemon: its command was hung up on";
+                fault::local(exit::FAILED, &what, why, "cede up; then host it anew: cede run")
+            }
+            Some((title, Some(device))) if error == AskError::Ended => {
+                let what = format!("the daemon here went away; {title} goes on at {device}");
+                fault::local(exit::FAILED, &what, &error.to_string(), "cede up; then look on again")
+            }
+            Some(_) | None => error.into(),
         }
     }
 

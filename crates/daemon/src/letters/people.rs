@@ -310,7 +310,10 @@ fn pick(letters: impl Iterator<Item = Standing>, text: &str) -> Result<Standing,
         (Some(letter), 1, 1) => Ok(*letter),
         (Some(letter), 1, _) if told(letter) => Ok(*letter),
         (None, ..) => {
-            let why = format!("no message has an id that begins with {text}");
+            let why = match text {
+                "" => "no id was given".to_owned(),
+                _ => format!("no message has an id that begins with {text}"),
+            };
             Err(failure(exit::USAGE, "no message is meant", &why, "cede inbox --all; cede inbox --sent"))
         }
         (Some(_), ..) => match (passed.next(), passed.next()) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cede_core::ledger::{Heading, MarkError, TellError, Told};
 use cede_wire::canonical::encode;
-use cede_wire::control::{Answer, Failure, TellRequest, TellUntil, exit};
+use cede_wire::control::{Answer, Failure, ReplyBody, TellRequest, TellUntil, exit};
 use cede_wire::id::{DeviceId, Hash, SessionId};
 use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterState};
 use cede_wire::refusal::Refusal;
@@ -26,6 +26,8 @@ struct Watch {
     number: u64,
     id: LetterId,
     until: TellUntil,
+    /// Waits as long as it takes, and hears of each step.
+    patient: bool,
     replies: Replies,
 }
 
@@ -198,7 +200,7 @@ impl Actor {
         // Nobody waits a moment for a device that is away.
         let away = wait.is_some() && !self.peers.is_connected(id.stream);
         let until = if away { TellUntil::Queued } else { request.until };
-        self.watches.0.push(Watch { number, id, until, replies });
+        self.watches.0.push(Watch { number, id, until, patient: wait.is_none(), replies });
         // Only after the batch is durable: the next input is taken then.
         tokio::spawn(async move {
             context.tell(move |actor| actor.told_moved(id)).await;
@@ -215,6 +217,11 @@ impl Actor {
         let all = core::mem::take(&mut self.watches.0);
         let (there, rest): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|watch| watch.id == id && reached(watch.until, state));
+        for watch in rest.iter().filter(|watch| watch.id == id && watch.patient) {
+            if let Some(letter) = self.ledger.told(id) {
+                watch.replies.say(ReplyBody::Telling(Box::new(self.sent_summary(&letter, String::new()))));
+            }
+        }
         self.watches.0 = rest;
         there.iter().for_each(|watch| self.answer_watch(watch));
     }

@@ -54,10 +54,11 @@ impl Actor {
             self.note_act(AuditAct::Delegated, Some(told.to), told.facts.session);
         }
         self.reach(told.to);
+        let context = self.context.clone();
         if wait {
             self.tasks.watches.push((id, replies));
+            tokio::spawn(async move { context.tell(move |actor| actor.task_moved(id)).await });
         } else {
-            let context = self.context.clone();
             // Only after it is durable: the next input is taken then. A peer that is there has said so a moment later.
             tokio::spawn(async move {
                 tokio::time::sleep(limits::TASK_HEARD_OF).await;

@@ -146,10 +146,17 @@ struct There {
 
 /// The terminal of a peer that a text means: `name`, the beginning of an id, or either after `device/`.
 async fn meant(context: &Context, text: &str) -> Result<There, Failure> {
-    let (device, wanted) = text.split_once('/').map_or((None, text), |(device, rest)| (Some(device), rest));
+    let (device, wanted) = text.split_once('/').map_or((None, text), |(device, rest)| (Some(device.to_owned()), rest));
+    let device = match device {
+        Some(name) => {
+            let found = context.ask(move |actor| actor.find_member(&name)).await.map_err(stopping)?;
+            Some(found?.device())
+        }
+        None => None,
+    };
     let mut found = Vec::new();
     for peer in sessions::peers_sessions(context).await {
-        if device.is_some_and(|device| device != peer.name) {
+        if device.is_some_and(|device| device != peer.device) {
             continue;
         }
         // Of a conversation only its owner tells; other devices list it too.

@@ -55,6 +55,7 @@ async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc
             }
             return;
         }
+        Question::Run(request) if request.detached => return host(&context, request, &out).await,
         here @ (Question::View(_) | Question::Run(_)) => here,
     };
     let last = match open(&context, question).await {
@@ -69,6 +70,16 @@ async fn attend_to(context: Context, question: Question, lines: Lines, out: mpsc
         // One that went away needs no last word.
         let _ = out.send(last).await;
     }
+}
+
+/// Hosts a command on which nobody looks.
+async fn host(context: &Context, request: RunRequest, out: &mpsc::Sender<ReplyBody>) {
+    let last = match run(context, request).await {
+        Ok(hosted) => ReplyBody::Done(Answer::TerminalEnded(detached_from(&hosted))),
+        Err(failed) => ReplyBody::Failed(failed),
+    };
+    // One that went away needs no last word.
+    let _ = out.send(last).await;
 }
 
 /// What is no terminal of this device is a conversation of it, or something of another one. None: the client is gone.

@@ -21,6 +21,9 @@ pub struct RunRequest {
     pub environment: Vec<(String, String)>,
     /// The size of the person's terminal.
     pub size: TerminalSize,
+    /// Nobody looks on: the answer is that it is hosted.
+    #[serde(default)]
+    pub detached: bool,
 }
 
 /// The variables of a person's shell that a hosted command gets: where things are, how text looks, who the person is. A

@@ -116,7 +116,8 @@ fn interrupted(program: &Path, end: End) -> (Option<Duration>, u64) {
             | ReplyBody::Pairing(_)
             | ReplyBody::Sending(_)
             | ReplyBody::Terminal(_)
-            | ReplyBody::Task(_) => {}
+            | ReplyBody::Task(_)
+            | ReplyBody::Telling(_) => {}
         }
     }
 }
