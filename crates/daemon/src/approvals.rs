@@ -189,13 +189,7 @@ impl Actor {
 
     /// Ends a question with what was said: by the operator here, or from elsewhere. What that comes to is `told` once
     /// it is in the record.
-    pub(crate) fn settle_by(
-        &mut self,
-        id: ApprovalId,
-        verdict: Result<(), Refusal>,
-        from: Option<Afar>,
-        told: Told,
-    ) {
+    pub(crate) fn settle_by(&mut self, id: ApprovalId, verdict: Result<(), Refusal>, from: Option<Afar>, told: Told) {
         let Some(approval) = self.approvals.remove(&id) else {
             return self.once_durable(move |actor| told(actor, (false, DecidedBy::Closed)));
         };
@@ -477,7 +471,8 @@ fn answer(yes: bool, (allowed, by): Came) -> Result<Answer, Failure> {
         | DecidedBy::Size
         | DecidedBy::Withdrawn
         | DecidedBy::Closed
-        | DecidedBy::Approver(_) => nothing(exit::FAILED, "the question was over before the answer", "cede approvals"),
+        | DecidedBy::Approver(_)
+        | DecidedBy::Button => nothing(exit::FAILED, "the question was over before the answer", "cede approvals"),
     }
 }
 

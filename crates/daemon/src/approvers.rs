@@ -254,7 +254,8 @@ const fn taken_as(yes: bool, (allowed, by): Came) -> AnswerTaken {
         | DecidedBy::Size
         | DecidedBy::Withdrawn
         | DecidedBy::Closed
-        | DecidedBy::Approver(_) => AnswerTaken::Late,
+        | DecidedBy::Approver(_)
+        | DecidedBy::Button => AnswerTaken::Late,
     }
 }
 

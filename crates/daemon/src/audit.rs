@@ -195,7 +195,8 @@ const fn refused(event: &AuditEvent) -> Option<AuditEvent> {
         | AuditEvent::Checkpoint(_)
         | AuditEvent::Lost { .. }
         | AuditEvent::Missed { .. }
-        | AuditEvent::Answered { .. } => None,
+        | AuditEvent::Answered { .. }
+        | AuditEvent::Pressed { .. } => None,
     }
 }
 

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cede_core::authority::{
-    Afar, Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy, Delegation,
-    OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, Request, RequestId, Term,
+    Afar, Asking, CapabilityDecision, CapabilityRefusal, ConnectedPeer, ConnectionAuthority, Decided, DecidedBy,
+    Delegation, OperatorAnswer, OperatorApprover, Output, PeerMemory, Permission, Question, Request, RequestId, Term,
 };
 use cede_core::now::Now;
 use cede_wire::audit::{AuditEvent, AuditOf};

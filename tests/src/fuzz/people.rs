@@ -74,7 +74,7 @@ pub(super) fn ways(bytes: &[u8]) {
                 let number = argv.len() - 1;
                 assert!(shown == argv[0] || shown == format!("{} and {number} arguments", argv[0]), "{shown:?}");
             }
-            Sink::Webhook { url } | Sink::Ntfy { url } => is_without_secret(&url, &shown),
+            Sink::Webhook { url } | Sink::Ntfy { url, buttons: _ } => is_without_secret(&url, &shown),
         }
     }
 }

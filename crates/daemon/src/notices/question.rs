@@ -31,6 +31,7 @@ pub(super) fn whole(question: &ApprovalSummary) -> Result<String, &'static str> 
         files,
         note,
         at,
+        held: _,
     } = question;
     if !secret_looking.is_empty() {
         return Err("files that look like secrets would leave");
@@ -135,6 +136,7 @@ mod tests {
             files: Vec::new(),
             note: String::new(),
             at: None,
+            held: false,
         }
     }
 

@@ -128,10 +128,12 @@ impl Actor {
 
 /// What counts towards the window.
 fn weight(body: &TerminalBody) -> u64 {
-    match body {
-        TerminalBody::Output { bytes, .. } => bytes.len() as u64,
-        TerminalBody::Piece(piece) => piece.weight(),
-        _ => 0,
+    if let TerminalBody::Output { bytes, .. } = body {
+        bytes.len() as u64
+    } else if let TerminalBody::Piece(piece) = body {
+        piece.weight()
+    } else {
+        0
     }
 }
 

@@ -176,7 +176,7 @@ impl Kind {
             ReplyBody::Progress(progress) => {
                 !matches!(progress.phase, Phase::Preparing | Phase::Waiting | Phase::Offered)
             }
-            ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Terminal(_) => false,
+            ReplyBody::Planned(_) | ReplyBody::Pairing(_) | ReplyBody::Terminal(_) | ReplyBody::Telling(_) => false,
         }
     }
 }

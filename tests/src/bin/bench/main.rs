@@ -21,7 +21,7 @@ use measure::mib;
 use sessions::{Kind, Shape};
 
 const USAGE: &str = "\
-usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume|messages|approvals] [--program PATH] [--place DIR]
+usage: cargo xtask bench [--full] [--files N] [--bytes N] [--only plain|git|small|window|resume|messages|status|soak|approvals] [--program PATH] [--place DIR]
   --full          100,000 files with 1 GiB, a transcript of 64 MiB; a repository of 20,000 files
   --files, --bytes  the size of the plain tree
   --program       the `cede` to measure; default: the one beside this program
@@ -35,6 +35,8 @@ enum What {
     Window,
     Resume,
     Messages,
+    Status,
+    Soak,
     Approvals,
 }
 
@@ -54,6 +56,8 @@ impl What {
             "window" => Some(Self::Window),
             "resume" => Some(Self::Resume),
             "messages" => Some(Self::Messages),
+            "status" => Some(Self::Status),
+            "soak" => Some(Self::Soak),
             "approvals" => Some(Self::Approvals),
             kind => Kind::parse(kind).map(Self::Move),
         }
@@ -90,7 +94,14 @@ fn main() -> ExitCode {
     if wanted.has(What::Messages) {
         messages::messages(&wanted.program);
     }
-    if wanted.has(What::Approvals) {
+    if wanted.only == Some(What::Status) {
+        status::status(&wanted.program);
+        status::revoked(&wanted.program);
+    }
+    if wanted.only == Some(What::Soak) {
+        soak::soak(&wanted.program);
+    }
+    if wanted.only == Some(What::Approvals) {
         approvals::approvals(&wanted.program);
     }
     ExitCode::SUCCESS

@@ -240,6 +240,7 @@ impl Bench {
             directory: device.home.display().to_string(),
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
             size: TerminalSize { rows: 24, columns: 80 },
+            detached: false,
         };
         let ended = device.open(Command::Run(wanted)).expect("a daemon").end(&mut |_| {});
         assert!(matches!(ended, Some(Ok(Answer::TerminalEnded(_)))), "{ended:?}");
