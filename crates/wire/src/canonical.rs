@@ -33,7 +33,32 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 pub fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let name = short_name::<T>();
     let value: T = postcard::from_bytes(bytes).map_err(|_| DecodeError::Malformed(name))?;
-    if encode(&value) == bytes { Ok(value) } else { Err(DecodeError::NotCanonical(name)) }
+    if encodes_to(&value, bytes) { Ok(value) } else { Err(DecodeError::NotCanonical(name)) }
+}
+
+/// Whether the encoding of a value is exactly these bytes. It is compared as it comes, never held: a catalog has megabytes.
+fn encodes_to<T: Serialize>(value: &T, bytes: &[u8]) -> bool {
+    postcard::serialize_with_flavor(value, Compared(bytes)).is_ok_and(|rest| rest.is_empty())
+}
+
+/// What is to come. The first other byte is an error.
+struct Compared<'a>(&'a [u8]);
+
+impl<'a> postcard::ser_flavors::Flavor for Compared<'a> {
+    type Output = &'a [u8];
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.try_extend(&[byte])
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0 = self.0.strip_prefix(bytes).ok_or(postcard::Error::SerializeBufferFull)?;
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Self::Output> {
+        Ok(self.0)
+    }
 }
 
 /// Reads a list of at most `MOST` values. A list that says it is longer is refused before memory is taken for it: a few
@@ -69,6 +94,9 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for AtMost<MOST, 
                 return Err(A::Error::invalid_length(MOST + 1, &self));
             }
             values.push(value);
+        }
+        if values.len() > AHEAD {
+            values.shrink_to_fit();
         }
         Ok(values)
     }
@@ -184,5 +212,19 @@ mod tests {
         let list = |end| SeqDeserializer::<_, Error>::new((0..end).filter(|_: &u8| true));
         assert_eq!(at_most::<3, u8, _>(list(3)), Ok(vec![0, 1, 2]));
         assert!(at_most::<3, u8, _>(list(4)).is_err());
+    }
+
+    #[test]
+    fn other_spelling_of_a_value_is_refused() {
+        assert_eq!(decode::<u64>(&[0x80, 0x01]), Ok(128));
+        let other = Err(DecodeError::NotCanonical("u64"));
+        // A longer number, a number that says more than it needs, and bytes behind a value.
+        for bytes in [&[0x81, 0x00][..], &[0x80, 0x81, 0x00], &[0x01, 0x00], &[0x01, 0x01]] {
+            assert_eq!(decode::<u64>(bytes), other, "{bytes:?}");
+        }
+        let list = Three { list: vec![1, 2, 3] };
+        let bytes = [encode(&list), vec![0]].concat();
+        assert_eq!(decode::<Three>(&bytes), Err(DecodeError::NotCanonical("Three")));
+        assert_eq!(decode::<()>(&[]), Ok(()));
     }
 }
