@@ -3,6 +3,8 @@
 pub mod anyone;
 pub mod carrier_contract;
 pub mod devices;
+#[cfg(target_os = "linux")]
+pub mod disk;
 pub mod fuzz;
 pub mod lab;
 pub mod mail;

@@ -5,49 +5,31 @@
 //! `CEDE_IMAGES` says how often, `CEDE_SEED` when.
 #![cfg(target_os = "linux")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use cede_tests::devices::{Devices, wait_until};
+use cede_tests::disk::{Disk, run, text};
 use cede_tests::shaken::{Blow, Shaken, Shape, count, seed};
 use cede_wire::control::Phase;
 
 const CEDE: &str = env!("CARGO_BIN_EXE_cede-under-test");
 const SHAPE: Shape = Shape { files: 60, bytes: 40 << 10, every: 2 };
 
-/// A file system in a file, mounted.
-struct Disk {
-    image: PathBuf,
+/// A disk and a copy of what it was.
+struct Frozen {
+    disk: Disk,
     copy: PathBuf,
-    at: PathBuf,
-    _place: tempfile::TempDir,
 }
 
-impl Disk {
-    fn new() -> Result<Self, String> {
-        let place = tempfile::Builder::new().prefix("cede-disk-").tempdir().map_err(|e| e.to_string())?;
-        let below = |name: &str| place.path().join(name);
-        let (image, copy, at) = (below("image"), below("copy"), below("at"));
-        std::fs::create_dir(&at).map_err(|e| e.to_string())?;
-        std::fs::File::create(&image).and_then(|file| file.set_len(4 << 30)).map_err(|e| e.to_string())?;
-        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", text(&image)])?;
-        let disk = Self { image, copy, at, _place: place };
-        disk.mount()?;
-        Ok(disk)
-    }
-
-    fn mount(&self) -> Result<(), String> {
-        run("mount", &["-o", "loop", text(&self.image), text(&self.at)])
-    }
-
+impl Frozen {
     /// The image at one moment: copied again if it was written to meanwhile.
     fn freeze(&self) {
         for _ in 0..50 {
             let written = self.written();
             // The clock of the file system ticks some hundred times a second.
             if written.elapsed().is_ok_and(|ago| ago > Duration::from_millis(20)) {
-                run("cp", &["--sparse=always", text(&self.image), text(&self.copy)]).unwrap();
+                run("cp", &["--sparse=always", text(self.disk.image()), text(&self.copy)]).unwrap();
                 if self.written() == written {
                     return;
                 }
@@ -58,32 +40,16 @@ impl Disk {
     }
 
     fn written(&self) -> SystemTime {
-        std::fs::metadata(&self.image).and_then(|image| image.modified()).unwrap()
+        std::fs::metadata(self.disk.image()).and_then(|image| image.modified()).unwrap()
     }
 
     /// The power is back: the disk is what it was at the moment.
     fn revive(&self) {
         // What a daemon had started may take a moment to go.
-        wait_until("nobody uses the disk", || run("umount", &[text(&self.at)]).is_ok());
-        std::fs::rename(&self.copy, &self.image).unwrap();
-        self.mount().unwrap();
+        wait_until("nobody uses the disk", || run("umount", &[text(self.disk.at())]).is_ok());
+        std::fs::rename(&self.copy, self.disk.image()).unwrap();
+        self.disk.mount().unwrap();
     }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _gone = run("umount", &["-l", text(&self.at)]);
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of ours")
-}
-
-fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let ended = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    if ended.status.success() { Ok(()) } else { Err(format!("{program}: {}", said.trim())) }
 }
 
 fn signal(pid: u32, name: &str) {
@@ -93,15 +59,10 @@ fn signal(pid: u32, name: &str) {
 /// Shows: H-6, H-7, H-10, H-21, H-24, J-1
 #[test]
 fn power_that_fails_at_random_moments_loses_nothing_that_was_said() {
-    let disk = match Disk::new() {
-        Ok(disk) => disk,
-        Err(why) => {
-            println!("skipped: no disk of one's own: {why}");
-            return;
-        }
-    };
+    let Some(disk) = Disk::of(4 << 30) else { return };
+    let disk = Frozen { copy: disk.beside("copy"), disk };
     let (seed, images, begun) = (seed(), count("CEDE_IMAGES", 4, 300), Instant::now());
-    let devices = Devices::below(&disk.at, CEDE, &|_| {}).joined().trusting();
+    let devices = Devices::below(disk.disk.at(), CEDE, &|_| {}).joined().trusting();
     let mut shaken = Shaken::of(devices, SHAPE, seed);
     shaken.undisturbed();
     let usual = shaken.undisturbed();
@@ -109,7 +70,7 @@ fn power_that_fails_at_random_moments_loses_nothing_that_was_said() {
     for image in 0..images {
         let changed = shaken.work();
         // The person's work is not ours to make durable; the move's is.
-        run("sync", &["-f", text(&disk.at)]).unwrap();
+        run("sync", &["-f", text(disk.disk.at())]).unwrap();
         let before = shaken.evidence(shaken.owner());
         let watcher = shaken.watch();
         let moment = Duration::from_micros(shaken.numbers.below(60_000));

@@ -7,4 +7,4 @@ mod gather;
 mod place;
 
 pub use gather::{Bundle, GatherError, gather, shown, sources_of};
-pub use place::{PlaceError, finish, is_spent, write};
+pub use place::{PlaceError, Tamed, discard, finish, is_spent, write};

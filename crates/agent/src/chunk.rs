@@ -3,12 +3,14 @@
 //! A file is read once, in pieces; memory does not depend on its size.
 
 mod cache;
+mod reading;
 mod source;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use cede_wire::catalog::{ChunkRef, Mtime, Oid};
 use cede_wire::id::ChunkId;
@@ -20,6 +22,7 @@ use sha1::{Digest, Sha1};
 
 pub use cache::{Fresh, Known, StatCache};
 pub(crate) use cache::{HalfDigest, PackMade, digest, milliseconds, stat_digest};
+pub use reading::Reading;
 pub use source::{ReadChunkError, SourceFiles};
 
 use crate::limits::{READ_ATTEMPTS, READ_BUFFER_BYTES};
@@ -150,6 +153,7 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
 /// Cuts files one after the other with one buffer.
 pub struct Chunker {
     buffer: Vec<u8>,
+    reading: Arc<Reading>,
 }
 
 impl Default for Chunker {
@@ -161,7 +165,12 @@ impl Default for Chunker {
 impl Chunker {
     /// Makes the buffer.
     pub fn new() -> Self {
-        Self { buffer: vec![0; READ_BUFFER_BYTES] }
+        Self::watched(Arc::default())
+    }
+
+    /// Makes the buffer. What is read is counted there, and ends when that is stopped.
+    pub fn watched(reading: Arc<Reading>) -> Self {
+        Self { buffer: vec![0; READ_BUFFER_BYTES], reading }
     }
 
     /// Reads an opened file from its beginning; reads again, a bounded number of times, if it changes meanwhile.
@@ -169,6 +178,7 @@ impl Chunker {
     /// # Errors
     /// [`ReadError`]; `path` only names the file in it.
     pub fn read(&mut self, file: &mut File, path: &Path, want: Want) -> Result<FileContent, ReadError> {
+        self.reading.file();
         for _ in 0..READ_ATTEMPTS {
             let before = regular_stat(file, path)?;
             let (chunks, blob, length) = self.pass(file, before.size, want).map_err(|e| ReadError::of(path, &e))?;
@@ -194,11 +204,17 @@ impl Chunker {
                 }
                 filled += got;
                 length += got as u64;
+                self.reading.read(got);
+            }
+            if self.reading.is_stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
             }
             let used = self.cut_buffer(filled, ended, want, &mut chunks);
             self.buffer.copy_within(used..filled, 0);
             filled -= used;
             if ended {
+                // A list of one is made for four: with a hundred thousand small files that is most of the memory.
+                chunks.shrink_to_fit();
                 return Ok((chunks, blob.and_then(|hash| Oid::try_from(hash.finalize().to_vec()).ok()), length));
             }
         }

@@ -32,6 +32,7 @@ pub use capture::{Capture, CaptureError, CaptureOptions, capture, capture_at, is
 pub(crate) use globs::prefixes;
 pub use inspect::{GitTree, Located, Tree, TreeRefusal, identify, inspect, locate, root_of};
 pub use inventory::Names;
+pub(crate) use names::is_secret_looking;
 pub use stage::{StageError, StageRequest, Staged, free_target, remember_staged, stage};
 pub(crate) use stage::{check, directory_modes, directory_of};
 pub(crate) use survey::USUAL_DIRECTORY_MODE;

@@ -45,6 +45,9 @@ pub(crate) const COLUMN_MIN: usize = 8;
 /// Most sessions that `status` lists: it is one screen.
 pub(crate) const STATUS_SESSIONS: usize = 8;
 
+/// Most sendings of files that `status` lists.
+pub(crate) const STATUS_TRANSFERS: usize = 4;
+
 /// Most peers that `status` lists.
 pub(crate) const STATUS_PEERS: usize = 6;
 

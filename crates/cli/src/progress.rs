@@ -93,10 +93,15 @@ impl<'a> Carried<'a> {
             page.line([strong(format!("{:<10}", transfers::word(summary))), plain(&summary.title), faint(detail)]);
             self.terminal.talk(&page);
         }
-        if self.terminal.bars && summary.to_move > 0 && summary.state == TransferState::Sending {
-            let bar = self.bar.get_or_insert_with(|| bar(true, transfers::word(summary)));
+        let known = summary.to_move > 0 && matches!(summary.state, TransferState::Sending | TransferState::Reading);
+        if self.terminal.bars && (known || summary.state == TransferState::Reading) {
+            let bar = self.bar.get_or_insert_with(|| bar(known, transfers::word(summary)));
             bar.set_length(summary.to_move);
             bar.set_position(summary.moved);
+            if summary.state == TransferState::Reading {
+                let files = units::count(summary.files, "file", "files");
+                bar.set_message(format!("{files}, {}", units::bytes(summary.moved)));
+            }
         }
     }
 

@@ -141,6 +141,13 @@ pub enum TransferEvent {
         /// The bits.
         bitmap: Vec<u8>,
     },
+    /// Sender: the receiver has no room now; an accept follows when it has.
+    Waits {
+        /// The transfer.
+        transfer: TransferId,
+        /// What the receiver says of it.
+        detail: String,
+    },
     /// Either: the link is gone, it goes on with the next one.
     Paused(TransferId),
     /// Either: it is over. What is left of it goes.
@@ -181,6 +188,11 @@ impl Transfers {
             }
             TransferMessage::Received(receipt) => self.handle_receipt(from, receipt),
             TransferMessage::End { transfer, refusal, detail } => self.handle_end(from, *transfer, *refusal, detail),
+            TransferMessage::Waits { transfer, detail } => {
+                if self.going.get(transfer).is_some_and(|going| going.offer.destination == from) {
+                    self.tell(TransferEvent::Waits { transfer: *transfer, detail: short(detail) });
+                }
+            }
         }
     }
 
@@ -238,6 +250,16 @@ impl Transfers {
     /// [`TransferError::Unknown`].
     pub fn stop(&mut self, transfer: TransferId, refusal: Refusal, detail: &str) -> Result<(), TransferError> {
         if self.end_here(transfer, refusal, detail) { Ok(()) } else { Err(TransferError::Unknown) }
+    }
+
+    /// Receiver: it cannot go on now, and the sender hears why. Nothing of it is given up. Source: SPEC F-13
+    ///
+    /// # Errors
+    /// [`TransferError::Unknown`].
+    pub fn wait(&mut self, transfer: TransferId, detail: &str) -> Result<(), TransferError> {
+        let from = self.coming.get(&transfer).ok_or(TransferError::Unknown)?.offer.source;
+        self.send(from, TransferMessage::Waits { transfer, detail: short(detail) });
+        Ok(())
     }
 
     /// A device is no member any more: what is under way with it ends.

@@ -33,6 +33,8 @@ pub(crate) struct Audit {
     unsealed: u64,
     since: Option<Instant>,
     broken: bool,
+    /// Why, for people.
+    trouble: String,
 }
 
 /// Decisions that nobody was asked for are equal where these are.
@@ -47,7 +49,7 @@ impl Audit {
         // A device with a new key signs what there is at once.
         let other_key = log.newest().is_some_and(|point| point.key().device() != device);
         let unsealed = if other_key { AUDIT_CHECKPOINT_ENTRIES } else { 1 };
-        Ok(Self { log: Some(log), pending, counted, unsealed, since, broken: false })
+        Ok(Self { log: Some(log), pending, counted, unsealed, since, broken: false, trouble: String::new() })
     }
 
     /// Notes something. A log that is lost for good, or full for long, does not become a full memory.
@@ -77,6 +79,11 @@ impl Audit {
     /// Whether nothing may be allowed, since it could not be written down.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Why nothing can be written down; none where it can.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.broken.then_some(self.trouble.as_str())
     }
 
     fn wait_again(&mut self, unwritten: Vec<AuditEvent>) {
@@ -143,11 +150,19 @@ impl Audit {
             }
             Err(error) => {
                 tracing::error!(%error, "decisions cannot be recorded, so nothing is allowed to peers");
-                self.broken = true;
+                (self.broken, self.trouble) = (true, in_words(&error));
                 // Tried again a while later, not at once for ever.
                 self.since = Some(Instant::now());
             }
         }
+    }
+}
+
+/// With what lies below it: that the disk is full is what a person can do something about.
+fn in_words(error: &AuditError) -> String {
+    match error {
+        AuditError::Disk(fault) => format!("{fault}: {}", fault.errno),
+        AuditError::AlreadyOpen | AuditError::TooLong => error.to_string(),
     }
 }
 
@@ -246,9 +261,13 @@ impl Actor {
         }
         if self.audit.log.is_none() {
             (self.audit.broken, self.audit.since) = (true, None);
+            self.audit.trouble = "fault of ours: restart the daemon".to_owned();
         }
         if signed && !stopping {
             self.checkpoint_is_new();
+        }
+        if !self.audit.broken {
+            self.hear_files_again();
         }
     }
 

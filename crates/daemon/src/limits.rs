@@ -192,6 +192,12 @@ pub(crate) const LOG_LINES: usize = 5_000;
 /// Content of files that is sealed at once: what else is to travel on the link gets its turn after it, and a cut costs no
 /// more than is on its way.
 pub(crate) const TRANSFER_TURN_BYTES: u64 = 128 << 20;
+/// How long files are read before whoever sends them is shown it: most are read in less.
+pub(crate) const READ_UNSAID: Duration = Duration::from_millis(500);
+/// Offers of files that are put off while decisions cannot be recorded: as many as one peer may have under way.
+pub(crate) const OFFERS_PUT_OFF: usize = cede_core::limits::TRANSFERS_PER_PEER;
+/// Pause between two looks whether there is room for files that wait for it.
+pub(crate) const ROOM_LOOK: Duration = Duration::from_secs(5);
 /// Most files of one sending that are taken: what a person can be shown by folders, and a directory can hold.
 pub(crate) const TRANSFER_FILES: u64 = 500_000;
 /// Most bytes of one sending that are taken where the configuration says nothing.

@@ -156,12 +156,11 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     let round_of = Round { context: context.clone(), manifest: manifest.clone() };
     let mut receiver = Receiver::new(context.clone(), keys, streams, round_of);
     check_catalog(&manifest)?;
-    receiver.receive(&chunks, &manifest.catalog, NeedOf::Catalog).await?;
+    receiver.receive(&chunks, manifest.catalog.clone(), NeedOf::Catalog).await?;
     let catalog = read_catalog(&context, &chunks, &manifest).await?;
     check_scope(&catalog, &manifest, &fetch.plan)?;
     let catalog = Arc::new(catalog);
-    let wanted = catalog.distinct_chunks();
-    receiver.receive(&chunks, &wanted, NeedOf::Payload).await?;
+    receiver.receive(&chunks, catalog.distinct_chunks(), NeedOf::Payload).await?;
     let visit = visit.map(Arc::new);
     if !manifest.last {
         stage_early(&fetch, &catalog, &chunks, visit).await?;
@@ -172,7 +171,7 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
     if matches!(staged, Err(Placing::Chunk)) {
         // A file of the last visit is no longer what it was: everything that is not stored is asked for again.
         chunks = chunks.without_files();
-        receiver.receive(&chunks, &wanted, NeedOf::Payload).await?;
+        receiver.receive(&chunks, catalog.distinct_chunks(), NeedOf::Payload).await?;
         staged = place(&fetch, &catalog, &chunks, visit).await;
     }
     let plan = staged.map_err(Placing::into_error)?;
@@ -269,10 +268,11 @@ impl<S: Source> Receiver<S> {
     }
 
     /// Asks for the chunks that are not here and waits until they are here and durable.
-    pub(crate) async fn receive(&mut self, chunks: &Chunks, list: &[ChunkRef], of: NeedOf) -> Result<(), FetchError> {
-        let (bitmap, missing) = needed(chunks, list);
+    pub(crate) async fn receive(&mut self, chunks: &Chunks, list: Vec<ChunkRef>, of: NeedOf) -> Result<(), FetchError> {
+        let (bitmap, missing) = needed(chunks, &list);
         let total: u64 = missing.iter().map(|chunk| u64::from(chunk.length)).sum();
         let all: u64 = list.iter().map(|chunk| u64::from(chunk.length)).sum();
+        drop(list);
         self.source.ask(of, bitmap, all - total).await;
         let wanted = Arc::new(Wanted::new(missing));
         let stage = chunks.stage.clone();
@@ -630,7 +630,7 @@ fn is_ours(staging: &Path) -> bool {
     staging.symlink_metadata().map_or(true, |meta| meta.is_dir() && meta.uid() == own)
 }
 
-fn is_full(kind: std::io::ErrorKind) -> bool {
+pub(crate) fn is_full(kind: std::io::ErrorKind) -> bool {
     matches!(kind, std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 

@@ -1,5 +1,6 @@
 //! One round of a transfer, on the sending side: manifest, needs, sealed chunks on several streams.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -70,23 +71,67 @@ pub(crate) fn selected(chunks: &[ChunkRef], bitmap: &[u8]) -> Vec<ChunkRef> {
     chunks.iter().enumerate().filter(|(index, _)| set(*index)).map(|(_, chunk)| *chunk).collect()
 }
 
+/// A piece of a list of chunks, which is held once.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    list: Arc<[ChunkRef]>,
+    range: Range<usize>,
+}
+
+impl Part {
+    /// The whole list.
+    pub(crate) fn all(list: Vec<ChunkRef>) -> Self {
+        let range = 0..list.len();
+        Self { list: list.into(), range }
+    }
+
+    fn chunks(&self) -> &[ChunkRef] {
+        self.list.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Bytes of its chunks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chunks().iter().map(|chunk| u64::from(chunk.length)).sum()
+    }
+
+    /// Takes the first chunks off, as many as stay within so many bytes, and at least one. None: there is none.
+    pub(crate) fn take(&mut self, most_bytes: u64) -> Option<Self> {
+        let mut bytes = 0;
+        let fits = |chunk: &&ChunkRef| {
+            bytes += u64::from(chunk.length);
+            bytes <= most_bytes
+        };
+        let count = self.chunks().iter().take_while(fits).count().max(1);
+        self.cut(count)
+    }
+
+    /// The same for so many chunks.
+    fn cut(&mut self, count: usize) -> Option<Self> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let middle = (self.range.start + count).min(self.range.end);
+        let first = Self { list: self.list.clone(), range: self.range.start..middle };
+        self.range.start = middle;
+        Some(first)
+    }
+}
+
 /// Sends chunks over the link, sealed; several streams when there is much. `sent` counts content bytes.
 pub(crate) async fn send(
     link: &Link,
     keys: &HandoffKeys,
     numbers: &AtomicU32,
     content: Arc<Content>,
-    chunks: Vec<ChunkRef>,
+    mut part: Part,
     sent: Arc<AtomicU64>,
 ) -> Result<(), SendError> {
-    let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
-    let streams = if total > limits::ONE_STREAM_BYTES { limits::STREAMS } else { 1 };
-    let share = chunks.len().div_ceil(streams).max(1);
+    let streams = if part.bytes() > limits::ONE_STREAM_BYTES { limits::STREAMS } else { 1 };
+    let share = part.range.len().div_ceil(streams).max(1);
     let mut tasks = tokio::task::JoinSet::new();
-    for part in chunks.chunks(share) {
+    while let Some(part) = part.cut(share) {
         let stream = keys.stream(numbers.fetch_add(1, Ordering::Relaxed));
-        let (link, content, part, sent) = (link.clone(), content.clone(), part.to_vec(), sent.clone());
-        tasks.spawn(send_stream(link, stream, content, part, sent));
+        tasks.spawn(send_stream(link.clone(), stream, content.clone(), part, sent.clone()));
     }
     let mut result = Ok(());
     while let Some(ended) = tasks.join_next().await {
@@ -103,14 +148,14 @@ async fn send_stream(
     link: Link,
     keys: StreamKeys,
     content: Arc<Content>,
-    chunks: Vec<ChunkRef>,
+    part: Part,
     sent: Arc<AtomicU64>,
 ) -> Result<(), SendError> {
     let mut stream = link.open_data().await.map_err(|_| SendError::Link)?;
-    let (pieces, mut sealed) = mpsc::channel::<Vec<u8>>(limits::PIECES);
-    let sealing = tokio::task::spawn_blocking(move || seal(keys, &content, &chunks, &sent, &pieces));
+    let (pieces, mut sealed) = mpsc::channel::<Bytes>(limits::PIECES);
+    let sealing = tokio::task::spawn_blocking(move || seal(keys, &content, part.chunks(), &sent, &pieces));
     while let Some(piece) = sealed.recv().await {
-        if stream.write_chunk(piece.into()).await.is_err() {
+        if stream.write_chunk(piece).await.is_err() {
             sealed.close();
             return Err(SendError::Link);
         }
@@ -125,7 +170,7 @@ fn seal(
     content: &Content,
     chunks: &[ChunkRef],
     sent: &AtomicU64,
-    pieces: &mpsc::Sender<Vec<u8>>,
+    pieces: &mpsc::Sender<Bytes>,
 ) -> Result<(), SendError> {
     let mut sealer = Sealer::new(keys);
     let mut out = Vec::with_capacity(limits::PIECE_BYTES + cede_wire::limits::CHUNK_MAX_BYTES as usize);
@@ -138,12 +183,13 @@ fn seal(
         sealer.push(&bytes, &mut out).map_err(|_| SendError::Bug("a full stream"))?;
         sent.fetch_add(u64::from(chunk.length), Ordering::Relaxed);
         if out.len() >= limits::PIECE_BYTES {
-            let piece = std::mem::replace(&mut out, Vec::with_capacity(limits::PIECE_BYTES * 2));
-            pieces.blocking_send(piece).map_err(|_| SendError::Link)?;
+            // As long as it is: the link holds a window of them until they are acknowledged.
+            pieces.blocking_send(Bytes::copy_from_slice(&out)).map_err(|_| SendError::Link)?;
+            out.clear();
         }
     }
     sealer.finish(&mut out).map_err(|_| SendError::Bug("a full stream"))?;
-    pieces.blocking_send(out).map_err(|_| SendError::Link)
+    pieces.blocking_send(Bytes::copy_from_slice(&out)).map_err(|_| SendError::Link)
 }
 
 #[cfg(test)]
@@ -156,5 +202,20 @@ mod tests {
         let chunks: Vec<_> = (0..10).map(chunk).collect();
         assert_eq!(selected(&chunks, &[0b1000_0001, 0b10]), vec![chunk(0), chunk(7), chunk(9)]);
         assert_eq!(selected(&chunks, &[]), vec![]);
+    }
+
+    #[test]
+    fn list_is_taken_in_turns_and_every_chunk_once() {
+        let chunk = |n: u8| ChunkRef { id: ChunkId::new([n; 32]), length: 10 };
+        let chunks: Vec<_> = (0..7).map(chunk).collect();
+        let mut rest = Part::all(chunks.clone());
+        let mut taken = Vec::new();
+        while let Some(part) = rest.take(25) {
+            assert!(part.bytes() <= 20);
+            taken.extend_from_slice(part.chunks());
+        }
+        assert_eq!(taken, chunks);
+        assert_eq!(Part::all(chunks).take(1).unwrap().chunks(), [chunk(0)], "at least one");
+        assert!(Part::all(Vec::new()).take(1).is_none());
     }
 }

@@ -46,12 +46,23 @@ impl Actor {
             peers,
             sessions,
             moves,
+            transfers: self.open_transfer_summaries(),
             approvals,
             next,
             letters: self.unread_letters(),
-            warnings: self.context.notices.warnings(),
+            warnings: self.warnings(),
             evidence: self.evidence(),
         }
+    }
+
+    /// What a person should look after.
+    fn warnings(&self) -> Vec<String> {
+        let unrecorded = self.audit.trouble().map(|why| {
+            let state = self.context.state.display();
+            format!("decisions cannot be recorded ({why}), so nothing is allowed to peers; look at the disk of {state}: it is tried again every few seconds")
+        });
+        let calls = self.context.notices.warnings();
+        calls.into_iter().chain(unrecorded).chain(self.files_without_room()).collect()
     }
 
     /// Every session that moved or moves, every hosted terminal, and the few newest others.

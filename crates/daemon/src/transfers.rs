@@ -4,10 +4,11 @@ mod coming;
 mod fetching;
 mod going;
 mod plan;
+mod room;
 mod serving;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,8 +46,10 @@ pub(crate) struct Files {
     last_asker: Option<Asker>,
     /// Offers that are looked at, and whose questions wait.
     considered: BTreeMap<TransferId, Considered>,
-    /// Offers are looked at again after a pause.
-    later: bool,
+    /// Offers that were not considered, since decisions cannot be recorded: heard again once they can be.
+    unrecorded: VecDeque<(Asker, TransferMessage)>,
+    /// What is read before it is offered.
+    read: BTreeMap<TransferId, going::BeingRead>,
 }
 
 /// An offer on its way to a yes.
@@ -125,10 +128,11 @@ impl Actor {
         let Some(mesh) = self.peers.mesh().filter(|_| !self.read_only) else { return };
         if let TransferMessage::Offer(offer) = message
             && let Permission::Refused(why, by) = self.permission(asker, Capability::File)
-            // What cannot be recorded now is no no: the offer waits.
-            && by != DecidedBy::Fault
         {
             let Ok(offer) = cede_seal::verify::verify(offer) else { return };
+            if by == DecidedBy::Fault {
+                return self.put_off_files(asker, &offer);
+            }
             let detail = coming::not_allowed(why).to_owned();
             let end = TransferMessage::End { transfer: offer.transfer, refusal: why.refusal(), detail };
             return self.send(from, PeerMessage::Transfer(Box::new(end)));
@@ -157,6 +161,7 @@ impl Actor {
             TransferEvent::Fetch(key) => self.fetch_files(&key),
             TransferEvent::Accepted(accept) => self.serve_files(*accept),
             TransferEvent::Needed { transfer, of, bitmap } => self.files_needed(transfer, of, bitmap),
+            TransferEvent::Waits { transfer, detail } => self.files_wait_there(transfer, &detail),
             TransferEvent::Paused(transfer) => {
                 if let Some(task) = self.files.tasks.get_mut(&transfer) {
                     task.abort();
@@ -226,12 +231,16 @@ impl Actor {
     /// Ends one that did not end yet, by a prefix of its id.
     pub(crate) fn stop_transfer(&mut self, prefix: &str) -> Result<Answer, Failure> {
         let going = self.transfers.going().map(|(id, _)| id);
-        let open = going.chain(self.transfers.coming().map(|(id, _)| id));
+        let open = going.chain(self.transfers.coming().map(|(id, _)| id)).chain(self.files.read.keys().copied());
         let fitting: Vec<TransferId> =
             open.filter(|id| !prefix.is_empty() && id.to_string().starts_with(prefix)).collect();
         let not = |exit, why| Err(failure(exit, "nothing was withdrawn", why, "cede transfers"));
         match fitting.as_slice() {
             [one] => {
+                if let Some(read) = self.files.read.get(one) {
+                    read.reading.stop();
+                    return Ok(Answer::Said { text: "withdrawn; nothing was said of it".to_owned() });
+                }
                 let detail = format!("withdrawn on {}", self.name);
                 // It stands in the list that was just made.
                 let _ = self.transfers.stop(*one, Refusal::Cancelled, &detail);

@@ -61,7 +61,7 @@ pub enum StageError {
     /// World: the disk is full. The stage is as it was and can be discarded.
     #[error("no space left for the stage")]
     NoSpace,
-    /// World: a flush failed earlier. What it holds is in doubt; it can only be discarded.
+    /// World: a flush failed earlier. What was not flushed before it was cut off; opened anew it holds what was.
     #[error("the stage has stopped after a failed flush")]
     Stopped,
     /// World: the disk said no.
@@ -221,7 +221,7 @@ impl Stage {
     /// Makes every chunk that was put before this call durable. Costs one flush per file that grew.
     ///
     /// # Errors
-    /// [`StageError`]; after a failed flush the stage can only be discarded.
+    /// [`StageError`]; after a failed flush the stage can be discarded, or opened anew with what was flushed before.
     pub fn sync(&self) -> Result<Synced, StageError> {
         let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let (segments, grown, fresh, chunks) = {
@@ -237,6 +237,7 @@ impl Stage {
         let mut inner = self.inner();
         if let Err(fault) = flushed {
             inner.stopped = true;
+            inner.cut(&fresh);
             return Err(fault.into());
         }
         inner.extents.append(&fresh);
@@ -388,6 +389,21 @@ impl Inner {
         if self.chunks.get(id) == Some(&place) {
             self.chunks.remove(id);
             self.bytes -= place.length() as u64;
+        }
+    }
+
+    /// Cuts off what was not flushed: it can be read until the system forgets it, and whoever opens the stage anew would
+    /// believe it.
+    fn cut(&mut self, doubtful: &[(ChunkId, Place)]) {
+        let mut ends = BTreeMap::new();
+        for (_, place) in doubtful.iter().chain(&std::mem::take(&mut self.fresh)) {
+            let end: &mut u64 = ends.entry(place.segment()).or_insert(u64::MAX);
+            *end = place.begin().min(*end);
+        }
+        for (number, end) in ends {
+            if let Some(segment) = self.segments.get(number as usize) {
+                segment.cut(end);
+            }
         }
     }
 

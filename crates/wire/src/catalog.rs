@@ -190,7 +190,8 @@ impl Catalog {
     }
 }
 
-pub(crate) fn distinct_chunks(entries: &[Entry]) -> Vec<ChunkRef> {
+/// Every distinct content chunk of these entries, in the order of its first use.
+pub fn distinct_chunks(entries: &[Entry]) -> Vec<ChunkRef> {
     let mut seen = std::collections::BTreeSet::new();
     let all = entries.iter().flat_map(Entry::chunks);
     all.filter(|chunk| seen.insert(chunk.id)).copied().collect()

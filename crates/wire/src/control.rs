@@ -548,6 +548,9 @@ pub struct StatusReport {
     pub sessions: Vec<SessionSummary>,
     /// Moves under way.
     pub moves: Vec<MoveSummary>,
+    /// Sendings of files that did not end.
+    #[serde(default)]
+    pub transfers: Vec<TransferSummary>,
     /// Questions that wait.
     pub approvals: Vec<ApprovalSummary>,
     /// The next useful command.

@@ -37,6 +37,28 @@ impl FileCatalog {
         if well_formed(&catalog.entries) { Ok(catalog) } else { Err(DecodeError::Malformed("FileCatalog")) }
     }
 
+    /// The entries of canonical bytes one by one, without a list of all: for bytes whose hash says that they are a catalog
+    /// that was checked as a whole before.
+    pub fn entries_of(bytes: &[u8]) -> impl Iterator<Item = Result<Entry, DecodeError>> + '_ {
+        let broken = DecodeError::Malformed("FileCatalog");
+        let (mut left, mut rest) = postcard::take_from_bytes::<usize>(bytes).unwrap_or((usize::MAX, &[]));
+        core::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            match postcard::take_from_bytes(rest) {
+                Ok((entry, after)) => {
+                    (left, rest) = (left - 1, after);
+                    Some(Ok(entry))
+                }
+                Err(_) => {
+                    left = 0;
+                    Some(Err(broken.clone()))
+                }
+            }
+        })
+    }
+
     /// Every distinct content chunk, in the order of its first use: the order of need bitmaps.
     pub fn distinct_chunks(&self) -> Vec<ChunkRef> {
         distinct_chunks(&self.entries)
@@ -170,6 +192,13 @@ pub enum TransferMessage {
         transfer: TransferId,
         /// The reason.
         refusal: Refusal,
+        /// For people, at most [`crate::limits::DETAIL_CHARS`] characters.
+        detail: String,
+    },
+    /// 6: from the receiver: it waits, for room, and says a new Accept when it goes on.
+    Waits {
+        /// The transfer.
+        transfer: TransferId,
         /// For people, at most [`crate::limits::DETAIL_CHARS`] characters.
         detail: String,
     },

@@ -104,7 +104,8 @@ fn two_agents_talk_and_one_does_a_task_for_the_other_once_a_person_said_yes() {
 /// A person opens the cockpit, reads the question there, and presses a key.
 fn say_yes_in_the_cockpit(device: &Device) {
     let mut cockpit = Tty::open(device, &[]);
-    let screen = cockpit.show("the question stands there whole", |screen| screen.contains("answer: cede allow"));
+    let drawn = |screen: &str| screen.contains("answer: cede allow") && screen.contains("y yes  n no");
+    let screen = cockpit.show("the question stands there whole", drawn);
     println!("{screen}");
     let lines = [
         "1 question waits",

@@ -246,3 +246,28 @@ fn death_of_either_side_in_the_middle_costs_time_and_little_else() {
     let again = transfers(&devices.a)[0].carried;
     assert!(again <= LENGTH as u64, "what was durable there is not sent again: {again}");
 }
+
+/// Shows: F-8, F-12
+#[test]
+fn large_file_is_shown_while_it_is_read_and_can_be_withdrawn_then() {
+    const LENGTH: u64 = 32 << 30;
+    let devices = Devices::friends(CEDE);
+    let path = devices.a.home.join("large.iso");
+    // Holes take as long to read as anything.
+    std::fs::File::create(&path).and_then(|file| file.set_len(LENGTH)).unwrap();
+    let mut asked = devices.a.open(sending("server", &[&path], true)).unwrap();
+    let read = asked.until(|body| matches!(body, ReplyBody::Sending(one) if one.moved > 0));
+    let ReplyBody::Sending(read) = read else { unreachable!() };
+    assert_eq!((read.state, read.going, read.to_move), (TransferState::Reading, true, LENGTH));
+    assert!(read.moved < LENGTH);
+    let status = devices.a.status().transfers;
+    assert!(matches!(&status[..], [one] if one.id == read.id && one.moved >= read.moved), "{status:?}");
+    let typed = devices.a.typed(&["status"]).stdout;
+    let typed = String::from_utf8_lossy(&typed);
+    assert!(typed.contains("Files\n") && typed.contains("large.iso  to server  reading"), "{typed}");
+    devices.a.ask(Command::StopTransfer { transfer: read.id.short() }).unwrap();
+    let failure = end(asked).expect_err("it was withdrawn");
+    assert_eq!(failure.why, "it was withdrawn while it was read");
+    assert_eq!([&devices.a, &devices.b].map(transfers), [const { Vec::new() }; 2]);
+    assert!(!devices.a.state().join("transfers").exists());
+}

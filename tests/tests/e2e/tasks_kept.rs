@@ -103,6 +103,16 @@ fn files(device: &Device) -> Option<TransferState> {
     }
 }
 
+/// What the sending waits for.
+fn waits(device: &Device) -> String {
+    match device.ask(Command::Transfers) {
+        Ok(Answer::Transfers { transfers }) => {
+            transfers.first().map(|sending| sending.detail.clone()).unwrap_or_default()
+        }
+        other => panic!("no list: {other:?}"),
+    }
+}
+
 /// Shows: U-10, E-3
 #[test]
 fn while_nothing_can_be_recorded_tasks_and_files_wait_and_are_not_refused() {
@@ -112,12 +122,13 @@ fn while_nothing_can_be_recorded_tasks_and_files_wait_and_are_not_refused() {
     let asked = ask(a, request("do it", None)).unwrap();
     let waiting = question(&devices.b);
     break_record(&devices.b);
-    decide(&devices.b, &waiting, true);
+    let yes = Command::Decide { approval: waiting.id.to_string(), yes: true };
+    assert!(devices.b.ask(yes).unwrap_err().why.contains("cannot be recorded here"));
     let file = a.home.join("notes.txt");
     std::fs::write(&file, "notes").unwrap();
     let paths = vec![file.display().to_string()];
     a.ask(Command::Send(SendRequest { device: "server".to_owned(), paths, ..SendRequest::default() })).unwrap();
-    wait_until("the files wait", || files(&devices.b) == Some(TransferState::Offered));
+    wait_until("the files wait", || waits(&devices.a).contains("decisions cannot be recorded there"));
     assert_eq!(show(a, &asked.id).0.state, "waiting");
     let b = &devices.b;
     assert!(b.status().approvals.is_empty() && started(b).is_empty(), "nobody is asked what cannot be recorded");

@@ -95,6 +95,7 @@ pub(super) fn messages() -> Vec<PeerMessage> {
             refusal: Refusal::Declined,
             detail: "the operator there said no".to_owned(),
         },
+        TransferMessage::Waits { transfer: transfer(), detail: "there is no room for it there".to_owned() },
     ];
     messages.into_iter().map(|message| PeerMessage::Transfer(Box::new(message))).collect()
 }

@@ -1,26 +1,27 @@
 //! What is sent, read once, and what a person is shown of it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cede_wire::canonical::DecodeError;
 use cede_wire::catalog::{Body, Entry, Mtime, Place};
 use cede_wire::limits::{CATALOG_ENTRIES, SCOPE_PATHS, TRANSFER_LINES, TRANSFER_SHOWN_BYTES};
 use cede_wire::path::{PathError, RelPath, escape};
-use cede_wire::transfer::{Shown, ShownPath};
+use cede_wire::transfer::{FileCatalog, Shown, ShownPath};
 
-use crate::chunk::{Chunker, FileStat, ReadError, SourceFiles, Want, open_regular, shown as shown_path};
+use crate::chunk::{Chunker, FileStat, ReadError, Reading, SourceFiles, Want, open_regular, shown as shown_path};
 use crate::limits::PATHS_SHOWN;
-use crate::tree::Names;
+use crate::tree::{Names, is_secret_looking};
 
 /// Files and folders as they stood when they were read.
 #[derive(Debug)]
 pub struct Bundle {
     /// The catalog's entries.
     pub entries: Vec<Entry>,
-    /// Where their chunks can be read again.
-    pub sources: SourceFiles,
     /// What does not travel, with the reason; the first of them.
     pub left_out: Vec<String>,
     /// How much does not travel.
@@ -58,6 +59,9 @@ pub enum GatherError {
     /// A list that a person is to be shown is too long.
     #[error("too many of them are {0}; send an archive of them")]
     TooLong(&'static str),
+    /// Somebody ended it.
+    #[error("it was withdrawn while it was read")]
+    Stopped,
 }
 
 impl GatherError {
@@ -67,57 +71,63 @@ impl GatherError {
     }
 }
 
-/// Reads everything at these paths. A link is not followed, not even one that is named.
+/// Reads everything at these paths. A link is not followed, not even one that is named. How far it has come is counted in
+/// `reading`, and whoever stops that ends it.
 ///
 /// # Errors
 /// [`GatherError`]; nothing changed.
-pub fn gather(roots: &[PathBuf]) -> Result<Bundle, GatherError> {
-    let mut found = Found::default();
+pub fn gather(roots: &[PathBuf], reading: &Arc<Reading>) -> Result<Bundle, GatherError> {
+    let mut found = Found::watched(reading.clone());
     for root in roots {
-        found.root(root)?;
+        found.root(root).map_err(|error| if reading.is_stopped() { GatherError::Stopped } else { error })?;
     }
-    let mut files = found.files;
-    files.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
-    if let Some([first, _]) = files.windows(2).find(|pair| matches!(pair, [a, b] if a.entry.path == b.entry.path)) {
-        return Err(GatherError::Twice(first.entry.path.shown()));
+    let Found { mut entries, left_out, left_out_count, .. } = found;
+    entries.shrink_to_fit();
+    entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    if let Some([first, _]) = entries.windows(2).find(|pair| matches!(pair, [a, b] if a.path == b.path)) {
+        return Err(GatherError::Twice(first.path.shown()));
     }
-    if !files.iter().any(|file| file.local.is_some()) {
+    if !entries.iter().any(|entry| size(entry).is_some()) {
         return Err(GatherError::Nothing);
     }
-    let read = files.iter().filter_map(|file| Some((file.local.clone()?, file.entry.chunks())));
-    let sources = SourceFiles::collect(read);
-    let entries: Vec<Entry> = files.into_iter().map(|file| file.entry).collect();
-    let inside: Vec<Entry> = entries.iter().filter(|e| e.path.as_bytes().contains(&b'/')).cloned().collect();
-    let secret_looking = Names::of(&inside, &[]).secrets;
-    let (left_out, left_out_count) = (found.left_out, found.left_out_count);
-    Ok(Bundle { entries, sources, left_out, left_out_count, secret_looking })
+    let inside = entries.iter().map(|entry| &entry.path).filter(|path| path.as_bytes().contains(&b'/'));
+    let secrets = inside.filter(|path| is_secret_looking(path.as_bytes()));
+    let mut secret_looking: Vec<String> = secrets.map(RelPath::shown).collect();
+    secret_looking.sort_unstable();
+    Ok(Bundle { entries, left_out, left_out_count, secret_looking })
 }
 
-/// Where the content of a catalog lies, when the same paths are sent.
-pub fn sources_of(entries: &[Entry], roots: &[PathBuf]) -> SourceFiles {
+/// Where the content of a catalog lies, when the same paths are sent. The catalog is read entry by entry, and never held as a
+/// whole.
+///
+/// # Errors
+/// [`DecodeError`] where the bytes are none, or name a file that is below no root.
+pub fn sources_of(catalog: &[u8], roots: &[PathBuf]) -> Result<SourceFiles, DecodeError> {
     let above: BTreeMap<&[u8], &Path> =
         roots.iter().filter_map(|root| Some((root.file_name()?.as_bytes(), root.parent()?))).collect();
-    let local = |entry: &Entry| {
-        let first = entry.path.components().next()?;
-        Some(above.get(first)?.join(std::ffi::OsStr::from_bytes(entry.path.as_bytes())))
-    };
-    SourceFiles::collect(entries.iter().filter_map(|entry| Some((local(entry)?, entry.chunks()))))
+    let mut sources = SourceFiles::default();
+    for entry in FileCatalog::entries_of(catalog) {
+        let entry = entry?;
+        let first = entry.path.components().next().and_then(|first| above.get(first));
+        let above = first.ok_or(DecodeError::Malformed("FileCatalog"))?;
+        sources.push(&above.join(OsStr::from_bytes(entry.path.as_bytes())), entry.chunks());
+    }
+    sources.sort();
+    Ok(sources)
 }
 
-#[derive(Default)]
 struct Found {
-    files: Vec<Read>,
+    entries: Vec<Entry>,
     left_out: Vec<String>,
     left_out_count: u64,
     chunker: Chunker,
 }
 
-struct Read {
-    entry: Entry,
-    local: Option<PathBuf>,
-}
-
 impl Found {
+    fn watched(reading: Arc<Reading>) -> Self {
+        Self { entries: Vec::new(), left_out: Vec::new(), left_out_count: 0, chunker: Chunker::watched(reading) }
+    }
+
     fn root(&mut self, root: &Path) -> Result<(), GatherError> {
         let name = root.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
         let name = RelPath::parse(name)?;
@@ -127,7 +137,7 @@ impl Found {
 
     fn folder(&mut self, local: &Path, path: &RelPath) -> Result<(), GatherError> {
         let mode = FileStat::of(&local.symlink_metadata().map_err(|error| folder(local, &error))?).permissions();
-        self.push(Entry { place: Place::Tree, path: path.clone(), body: Body::Directory { mode } }, None)?;
+        self.push(Entry { place: Place::Tree, path: path.clone(), body: Body::Directory { mode } })?;
         let names = std::fs::read_dir(local).map_err(|error| folder(local, &error))?;
         for found in names {
             let found = found.map_err(|error| folder(local, &error))?;
@@ -157,14 +167,14 @@ impl Found {
         let stat = content.stat;
         let mtime = Mtime { seconds: stat.mtime.seconds, nanos: stat.mtime.nanos };
         let body = Body::File { mode: stat.permissions(), mtime, size: stat.size, chunks: content.chunks };
-        self.push(Entry { place: Place::Tree, path, body }, Some(local.to_owned()))
+        self.push(Entry { place: Place::Tree, path, body })
     }
 
-    fn push(&mut self, entry: Entry, local: Option<PathBuf>) -> Result<(), GatherError> {
-        if self.files.len() >= CATALOG_ENTRIES {
+    fn push(&mut self, entry: Entry) -> Result<(), GatherError> {
+        if self.entries.len() >= CATALOG_ENTRIES {
             return Err(GatherError::TooMany(CATALOG_ENTRIES));
         }
-        self.files.push(Read { entry, local });
+        self.entries.push(entry);
         Ok(())
     }
 
@@ -247,6 +257,10 @@ const LINE_BYTES: usize = 24;
 mod tests {
     use super::*;
 
+    fn read(roots: &[PathBuf]) -> Result<Bundle, GatherError> {
+        gather(roots, &Arc::default())
+    }
+
     fn names(bundle: &Bundle) -> Vec<String> {
         bundle.entries.iter().map(|entry| entry.path.shown()).collect()
     }
@@ -263,13 +277,11 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", root.join("link")).unwrap();
         let fifo = root.join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        let bundle = gather(std::slice::from_ref(&root)).unwrap();
+        let bundle = read(std::slice::from_ref(&root)).unwrap();
         assert_eq!(names(&bundle), ["grüße", "grüße/.env", "grüße/a"]);
         assert_eq!((bundle.left_out_count, bundle.left_out.len()), (3, 3));
         assert_eq!(bundle.secret_looking, ["grüße/.env"]);
-        let again = sources_of(&bundle.entries, std::slice::from_ref(&root));
-        assert_eq!(again.len(), bundle.sources.len());
-        assert!(matches!(gather(&[root.join("link")]), Err(GatherError::Read(ReadError::NotRegular(_)))));
+        assert!(matches!(read(&[root.join("link")]), Err(GatherError::Read(ReadError::NotRegular(_)))));
     }
 
     #[test]
@@ -280,9 +292,43 @@ mod tests {
             std::fs::write(place.path().join(folder).join("f"), folder).unwrap();
         }
         let roots = [place.path().join("one/f"), place.path().join("two/f")];
-        assert_eq!(gather(&roots).unwrap_err(), GatherError::Twice("f".into()));
+        assert_eq!(read(&roots).unwrap_err(), GatherError::Twice("f".into()));
         std::fs::create_dir(place.path().join("none")).unwrap();
-        assert_eq!(gather(&[place.path().join("none")]).unwrap_err(), GatherError::Nothing);
+        assert_eq!(read(&[place.path().join("none")]).unwrap_err(), GatherError::Nothing);
+    }
+
+    /// Shows: F-5
+    #[test]
+    fn chunks_are_found_again_in_the_order_of_the_catalog() {
+        let place = tempfile::tempdir().unwrap();
+        let roots = ["b", "a"].map(|name| place.path().join(name));
+        for (root, number) in roots.iter().zip(0_u8..) {
+            std::fs::create_dir(root).unwrap();
+            for file in 0..20_u8 {
+                std::fs::write(root.join(file.to_string()), [file / (2 + number); 9]).unwrap();
+            }
+            std::fs::write(root.join("empty"), "").unwrap();
+        }
+        let catalog = FileCatalog { entries: read(&roots).unwrap().entries };
+        let bytes = catalog.to_bytes();
+        let sources = sources_of(&bytes, &roots).unwrap();
+        assert_eq!(sources.chunks(), catalog.distinct_chunks());
+        let mut read = Vec::new();
+        catalog.distinct_chunks().iter().for_each(|chunk| sources.read(&chunk.id, &mut read).unwrap());
+        assert!(sources_of(&bytes, &roots[..1]).is_err(), "a root is missing");
+        assert!(sources_of(&bytes[..bytes.len() - 1], &roots).is_err());
+    }
+
+    #[test]
+    fn reading_is_counted_and_can_be_ended() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("f");
+        std::fs::write(&file, vec![7; 3_000_000]).unwrap();
+        let reading = Arc::new(Reading::default());
+        gather(std::slice::from_ref(&file), &reading).unwrap();
+        assert_eq!((reading.files(), reading.bytes()), (1, 3_000_000));
+        reading.stop();
+        assert_eq!(gather(&[file], &reading).unwrap_err(), GatherError::Stopped);
     }
 
     fn entry(path: &str, size: u64) -> Entry {

@@ -41,7 +41,8 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
-    fn io(path: &Path, error: &io::Error) -> Self {
+    /// What the system said about something at or below this path.
+    pub fn io(path: &Path, error: &io::Error) -> Self {
         Self::Io { path: shown(path), kind: error.kind() }
     }
 
@@ -61,24 +62,40 @@ impl PlaceError {
     }
 }
 
+/// Entries that are what a person sends, and of which nothing is left that nobody approves.
+#[derive(Debug)]
+pub struct Tamed(Vec<Entry>);
+
+impl Tamed {
+    /// Checks them as a whole. Source: SPEC F-4, F-7
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn of(mut entries: Vec<Entry>) -> Result<Self, PlaceError> {
+        entries.iter_mut().try_for_each(tame)?;
+        check(&entries)?;
+        Ok(Self(entries))
+    }
+
+    /// They.
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+}
+
 /// Writes everything below `staging`, which is made anew in `folder`, and makes it durable. Source: SPEC F-7
 ///
 /// # Errors
 /// [`PlaceError`]; `staging` may hold parts and is made anew by the next attempt.
-pub fn write(mut entries: Vec<Entry>, chunks: &dyn ReadChunk, folder: &Path, staging: &Path) -> Result<(), PlaceError> {
-    for entry in &mut entries {
-        tame(entry)?;
-    }
-    check(&entries)?;
+pub fn write(entries: &Tamed, chunks: &dyn ReadChunk, folder: &Path, staging: &Path) -> Result<(), PlaceError> {
     own_directory(folder)?;
-    remove(staging).map_err(|error| PlaceError::io(staging, &error))?;
+    discard(staging)?;
     let writer = Writer::create(staging).map_err(StageError::from)?;
-    let tree: Vec<&Entry> = entries.iter().collect();
+    let tree: Vec<&Entry> = entries.0.iter().collect();
     let mut made = BTreeSet::new();
     let stage = |error| PlaceError::Stage(StageError::from(error));
     writer.directories(tree.iter().filter_map(|entry| directory_of(entry)), &mut made).map_err(stage)?;
-    let jobs: Vec<_> =
-        tree.iter().map(|entry| Job { name: entry.path.as_bytes().to_vec(), body: &entry.body }).collect();
+    let jobs: Vec<_> = tree.iter().map(|entry| Job::of(entry)).collect();
     write_all(&writer, &jobs, Content { chunks, git: None })?;
     let modes = directory_modes(&tree);
     for path in made.iter().rev() {
@@ -101,6 +118,17 @@ fn tame(entry: &mut Entry) -> Result<(), PlaceError> {
         Body::GitBlob { .. } => return hostile("of a repository"),
     }
     Ok(())
+}
+
+/// Removes what was begun.
+///
+/// # Errors
+/// [`PlaceError`]; a rest is there.
+pub fn discard(staging: &Path) -> Result<(), PlaceError> {
+    match std::fs::remove_dir_all(staging) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PlaceError::io(staging, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// Gives what lies in `staging` its place in `folder`: a single file or folder under its own name, several in a folder
@@ -180,20 +208,14 @@ fn own_directory(path: &Path) -> Result<(), PlaceError> {
     if own && metadata.permissions().mode() & 0o022 == 0 { Ok(()) } else { Err(PlaceError::NotOurs(shown(path))) }
 }
 
-fn remove(staging: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(staging) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::gather;
+    use crate::bundle::{gather, sources_of};
     use crate::chunk::SourceFiles;
     use cede_wire::id::ChunkId;
     use cede_wire::path::RelPath;
+    use cede_wire::transfer::FileCatalog;
 
     impl ReadChunk for SourceFiles {
         fn read(&self, id: &ChunkId, into: &mut Vec<u8>) -> io::Result<()> {
@@ -201,10 +223,16 @@ mod tests {
         }
     }
 
+    fn read(from: &[PathBuf]) -> (Tamed, SourceFiles) {
+        let catalog = FileCatalog { entries: gather(from, &Default::default()).unwrap().entries };
+        let sources = sources_of(&catalog.to_bytes(), from).unwrap();
+        (Tamed::of(catalog.entries).unwrap(), sources)
+    }
+
     fn put(folder: &Path, from: &[PathBuf]) -> PathBuf {
-        let bundle = gather(from).unwrap();
+        let (entries, sources) = read(from);
         let staging = folder.join(".new");
-        write(bundle.entries, &bundle.sources, folder, &staging).unwrap();
+        write(&entries, &sources, folder, &staging).unwrap();
         finish(folder, &staging, "several", None, &mut |_| Ok(())).unwrap()
     }
 
@@ -237,9 +265,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (from, to) = (place.path().join("f"), place.path().join("to"));
         std::fs::write(&from, "x").unwrap();
-        let bundle = gather(std::slice::from_ref(&from)).unwrap();
+        let (entries, sources) = read(std::slice::from_ref(&from));
         let staging = to.join(".new");
-        write(bundle.entries, &bundle.sources, &to, &staging).unwrap();
+        write(&entries, &sources, &to, &staging).unwrap();
         assert!(!is_spent(&staging));
         std::fs::rename(staging.join("f"), to.join("f")).unwrap();
         assert!(is_spent(&staging));
@@ -255,15 +283,15 @@ mod tests {
             |path: &str, body| Entry { place: Place::Tree, path: RelPath::parse(path.as_bytes()).unwrap(), body };
         let link = entry("l", Body::Symlink { target: b"/etc".to_vec() });
         let none = SourceFiles::default();
-        let refused = write(vec![link], &none, place.path(), &place.path().join(".new"));
+        let refused = Tamed::of(vec![link]);
         assert!(matches!(refused, Err(PlaceError::Stage(StageError::Hostile(_)))));
         let other = entry("a", Body::Directory { mode: 0o700 });
         let spoken = Entry { place: Place::Transcript, ..other.clone() };
-        assert!(write(vec![spoken], &none, place.path(), &place.path().join(".new")).is_err());
+        assert!(Tamed::of(vec![spoken]).is_err());
         let open = place.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
-        let refused = write(vec![other], &none, &open, &open.join(".new"));
+        let refused = write(&Tamed::of(vec![other]).unwrap(), &none, &open, &open.join(".new"));
         assert!(matches!(refused, Err(PlaceError::NotOurs(_))));
     }
 

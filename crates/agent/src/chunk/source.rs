@@ -65,6 +65,13 @@ impl SourceFiles {
         all
     }
 
+    /// Every distinct chunk, in the order of its first use.
+    pub fn chunks(&self) -> Vec<ChunkRef> {
+        let mut spots: Vec<&Spot> = self.spots.iter().collect();
+        spots.sort_unstable_by_key(|spot| (spot.file, spot.offset));
+        spots.into_iter().map(|spot| ChunkRef { id: spot.id, length: spot.length }).collect()
+    }
+
     /// Adds the files of another capture: a transcript beside a tree.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
@@ -123,7 +130,7 @@ impl SourceFiles {
         self.spots.get(self.spots.binary_search_by(|spot| spot.id.cmp(id)).ok()?)
     }
 
-    fn push(&mut self, path: &Path, chunks: &[ChunkRef]) {
+    pub(crate) fn push(&mut self, path: &Path, chunks: &[ChunkRef]) {
         let (Some(above), Some(last)) = (path.parent(), path.file_name()) else { return };
         if chunks.is_empty() {
             return;
@@ -142,7 +149,8 @@ impl SourceFiles {
         }
     }
 
-    fn sort(&mut self) {
+    /// To be called once after the last push.
+    pub(crate) fn sort(&mut self) {
         self.spots.sort_unstable_by_key(|spot| (spot.id, spot.file, spot.offset));
         self.spots.dedup_by_key(|spot| spot.id);
         self.spots.shrink_to_fit();

@@ -280,8 +280,7 @@ fn stage_new(request: &StageRequest<'_>, tree: &[&Entry], records: Option<&Recor
     let git = records.map(|records| repository(&root, records, request)).transpose()?;
     let mut made = BTreeSet::new();
     writer.directories(tree.iter().filter_map(|entry| directory_of(entry)), &mut made)?;
-    let jobs: Vec<_> =
-        tree.iter().map(|entry| Job { name: entry.path.as_bytes().to_vec(), body: &entry.body }).collect();
+    let jobs: Vec<_> = tree.iter().map(|entry| Job::of(entry)).collect();
     write_all(&writer, &jobs, Content { chunks: request.chunks, git: git.as_ref() })?;
     let modes = directory_modes(tree);
     for path in made.iter().rev() {

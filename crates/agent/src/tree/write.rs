@@ -1,9 +1,10 @@
 //! Writes the content of many entries, on two threads: chunks from the store, blobs from git.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cede_wire::catalog::{Body, Oid};
+use cede_wire::catalog::{Body, Entry, Oid};
 use cede_wire::path::escape;
 use sha1::{Digest, Sha1};
 
@@ -14,8 +15,15 @@ use crate::materialize::{Attributes, ReadChunk, WriteError, Writer};
 
 /// An entry and the name it gets below the writer's root.
 pub(crate) struct Job<'a> {
-    pub(crate) name: Vec<u8>,
+    pub(crate) name: Cow<'a, [u8]>,
     pub(crate) body: &'a Body,
+}
+
+impl<'a> Job<'a> {
+    /// The entry under its own name.
+    pub(crate) fn of(entry: &'a Entry) -> Self {
+        Self { name: Cow::Borrowed(entry.path.as_bytes()), body: &entry.body }
+    }
 }
 
 /// Where content comes from.

@@ -1,11 +1,10 @@
 //! What the daemon said last, and the rows that are made of it.
 
 use cede_wire::control::{
-    ApprovalSummary, DeviceSummary, LetterSummary, MoveSummary, SessionSummary, StatusReport, TransferState,
-    TransferSummary,
+    ApprovalSummary, DeviceSummary, LetterSummary, MoveSummary, SessionSummary, StatusReport, TransferSummary,
 };
 
-use crate::page::{Span, faint, plain, strong};
+use crate::page::Span;
 use crate::show::{approvals, devices, letters, moves, sessions, transfers};
 
 /// The newest of each.
@@ -101,7 +100,7 @@ impl Seen {
             Pane::Sessions => self.sessions.iter().map(|one| sessions::listed(one, now)).collect(),
             Pane::Moves => {
                 let moves = self.moves().iter().map(moves::row);
-                moves.chain(self.open_transfers().map(transfer)).collect()
+                moves.chain(self.open_transfers().map(transfers::under_way)).collect()
             }
             Pane::Messages => self.letters.iter().map(|one| letters::row(one, now)).collect(),
             Pane::Devices => self.devices().map(devices::row).collect(),
@@ -141,31 +140,11 @@ impl Seen {
     }
 
     fn open_transfers(&self) -> impl Iterator<Item = &TransferSummary> {
-        self.transfers.iter().filter(|one| is_open(one))
-    }
-}
-
-const fn is_open(transfer: &TransferSummary) -> bool {
-    match transfer.state {
-        TransferState::Queued | TransferState::Offered | TransferState::Sending => true,
-        TransferState::Received | TransferState::Refused | TransferState::Expired | TransferState::Cancelled => false,
+        self.transfers.iter().filter(|one| transfers::is_open(one))
     }
 }
 
 /// By what a move is cancelled: before there is an attempt, its session.
 fn move_id(moving: &MoveSummary) -> String {
     moving.progress.handoff.map_or_else(|| moving.progress.session.to_string(), |handoff| handoff.to_string())
-}
-
-/// Files on their way, in the columns of a move.
-fn transfer(transfer: &TransferSummary) -> Vec<Span> {
-    let way = if transfer.going { "to" } else { "from" };
-    vec![
-        plain(transfer.id.short()),
-        strong(&transfer.title),
-        plain(format!("{way} {}", transfer.device)),
-        plain(transfers::word(transfer)),
-        plain(transfers::amount(transfer)),
-        faint(&transfer.detail),
-    ]
 }

@@ -174,6 +174,7 @@ pub(crate) fn status() -> StatusReport {
             SessionSummary { owner: "server".into(), state: "moved to server".into(), here: false, ..session("Tests") },
         ],
         moves: vec![moving()],
+        transfers: Vec::new(),
         approvals: vec![approval()],
         next: "cede allow 7c7c7c7c".into(),
         letters: 0,

@@ -2,9 +2,9 @@
 
 use cede_wire::control::StatusReport;
 
-use crate::limits::{STATUS_PEERS, STATUS_SESSIONS};
+use crate::limits::{STATUS_PEERS, STATUS_SESSIONS, STATUS_TRANSFERS};
 use crate::page::{Ink, Page, Span, faint, plain, strong};
-use crate::show::{approvals, devices, moves, sessions};
+use crate::show::{approvals, devices, moves, sessions, transfers};
 use crate::units;
 
 /// The screen.
@@ -20,6 +20,9 @@ pub(crate) fn page(status: &StatusReport) -> Page {
         page.line([strong("Unread: "), plain(unread), faint("  cede inbox")]);
     }
     section(&mut page, "Moves", status.moves.iter().map(moves::row).collect(), &[1, 4]);
+    let listed = status.transfers.iter().take(STATUS_TRANSFERS).map(transfers::under_way).collect();
+    section(&mut page, "Files", listed, &[1, 5]);
+    more(&mut page, status.transfers.len(), STATUS_TRANSFERS, "cede transfers");
     let listed = status.sessions.iter().take(STATUS_SESSIONS).map(sessions::row).collect();
     section(&mut page, "Sessions", listed, &[1, 3]);
     more(&mut page, status.sessions.len(), STATUS_SESSIONS, "cede ls");
@@ -91,6 +94,22 @@ mod tests {
         let text = page(&status).render(false);
         assert!(text.lines().count() <= 32, "{text}");
         assert!(text.contains("  32 more: cede ls\n") && text.contains("  34 more: cede devices\n"), "{text}");
+    }
+
+    #[test]
+    fn files_under_way_have_a_line_each_and_many_stay_one_screen() {
+        use cede_wire::control::{TransferState, TransferSummary};
+        let waiting = TransferSummary { detail: "waits for server".into(), ..samples::transfer(TransferState::Queued) };
+        let coming = TransferSummary { going: false, ..samples::transfer(TransferState::Sending) };
+        let mut transfers = vec![samples::transfer(TransferState::Reading), coming, waiting];
+        let text = page(&StatusReport { transfers: transfers.clone(), ..samples::status() }).render(false);
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+        let lines: Vec<&str> = text.lines().skip_while(|line| *line != "Files").skip(1).take(3).collect();
+        let words = ["  reading    1.20 MB of 3.40 MB", "  receiving  1.20 MB of 3.40 MB", "  queued     3.40 MB"];
+        assert!(lines.iter().zip(words).all(|(line, words)| line.contains(words)), "{text}");
+        transfers.extend((0..40).map(|_| samples::transfer(TransferState::Sending)));
+        let text = page(&StatusReport { transfers, ..samples::status() }).render(false);
+        assert!(text.contains("  39 more: cede transfers\n"), "{text}");
     }
 
     #[test]

@@ -45,17 +45,38 @@ pub(crate) fn one(transfer: &TransferSummary) -> Page {
     if !transfer.detail.is_empty() {
         page.line([faint(&transfer.detail)]);
     }
-    let open = matches!(transfer.state, TransferState::Queued | TransferState::Offered | TransferState::Sending);
-    if open {
+    if is_open(transfer) {
         let id = transfer.id.short();
         page.line([plain("look: cede transfers; withdraw: "), strong(format!("cede transfers cancel {id}"))]);
     }
     page
 }
 
+/// One under way, as `status` and the cockpit show it.
+pub(crate) fn under_way(transfer: &TransferSummary) -> Vec<Span> {
+    let way = if transfer.going { "to" } else { "from" };
+    vec![
+        plain(transfer.id.short()),
+        strong(&transfer.title),
+        plain(format!("{way} {}", transfer.device)),
+        plain(word(transfer)),
+        plain(amount(transfer)),
+        faint(&transfer.detail),
+    ]
+}
+
+/// Whether it did not end.
+pub(crate) const fn is_open(transfer: &TransferSummary) -> bool {
+    match transfer.state {
+        TransferState::Reading | TransferState::Queued | TransferState::Offered | TransferState::Sending => true,
+        TransferState::Received | TransferState::Refused | TransferState::Expired | TransferState::Cancelled => false,
+    }
+}
+
 /// The state as people read it: what comes is not sent from here.
 pub(crate) fn word(transfer: &TransferSummary) -> &'static str {
     match (transfer.state, transfer.going) {
+        (TransferState::Reading, _) => "reading",
         (TransferState::Queued, _) => "queued",
         (TransferState::Offered, true) => "offered",
         (TransferState::Offered, false) => "asked",
@@ -70,8 +91,8 @@ pub(crate) fn word(transfer: &TransferSummary) -> &'static str {
 
 /// How much of it there is, or has travelled.
 pub(crate) fn amount(transfer: &TransferSummary) -> String {
-    let under_way = transfer.state == TransferState::Sending && transfer.to_move > 0;
-    if under_way {
+    let under_way = matches!(transfer.state, TransferState::Sending | TransferState::Reading);
+    if under_way && transfer.to_move > 0 {
         return format!("{} of {}", units::bytes(transfer.moved), units::bytes(transfer.to_move));
     }
     units::bytes(transfer.bytes)
@@ -87,9 +108,11 @@ const fn ink(state: TransferState) -> Ink {
     match state {
         TransferState::Received => Ink::Good,
         TransferState::Refused | TransferState::Expired => Ink::Warn,
-        TransferState::Queued | TransferState::Offered | TransferState::Sending | TransferState::Cancelled => {
-            Ink::Plain
-        }
+        TransferState::Reading
+        | TransferState::Queued
+        | TransferState::Offered
+        | TransferState::Sending
+        | TransferState::Cancelled => Ink::Plain,
     }
 }
 
@@ -116,7 +139,8 @@ mod tests {
             ..queued.clone()
         };
         let coming = TransferSummary { going: false, ..samples::transfer(TransferState::Sending) };
-        let all = [samples::transfer(TransferState::Sending), coming, waiting, received, refused];
+        let read = TransferSummary { to_move: 0, bytes: 700_000, ..samples::transfer(TransferState::Reading) };
+        let all = [read, samples::transfer(TransferState::Sending), coming, waiting, received, refused];
         insta::assert_snapshot!(page(&all, samples::NOW).render(false));
     }
 

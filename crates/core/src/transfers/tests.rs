@@ -216,6 +216,25 @@ fn both_sides_go_on_after_a_restart() {
     assert_eq!(pair.sender.going().next().unwrap().1.phase(), GoingPhase::Sending([4; 32]));
 }
 
+/// Shows: F-13
+#[test]
+fn receiver_without_room_says_so_and_goes_on_with_a_new_accept() {
+    let (mut pair, _) = approved();
+    pair.told.clear();
+    pair.receiver.wait(ID, "no room").unwrap();
+    pair.settle(at(3));
+    let waits = |event: &TransferEvent| matches!(event, TransferEvent::Waits { detail, .. } if detail == "no room");
+    assert_eq!(pair.told(waits), 1);
+    assert!(pair.sender.going().next().is_some() && pair.receiver.coming().next().is_some());
+    pair.receiver.accept(ID, [4; 32]).unwrap();
+    pair.settle(at(4));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Accepted(_))), 1);
+    assert_eq!(pair.receiver.wait(TransferId::new([8; 16]), ""), Err(TransferError::Unknown));
+    let stranger = TransferMessage::Waits { transfer: ID, detail: String::new() };
+    pair.sender.handle_message(device(3).device(), &stranger, MESH, at(5));
+    assert!(pair.sender.poll().is_none());
+}
+
 #[test]
 fn offer_that_is_lost_ends_the_transfer() {
     let (mut pair, _) = approved();

@@ -28,7 +28,7 @@ use crate::hearing::{Hearing, Line};
 use crate::limits;
 use crate::offering::{self, Order, Prepared, failure, stopping};
 use crate::payload::{Payload, PayloadError, Wanted};
-use crate::sending::{self, Content, SendError};
+use crate::sending::{self, Content, Part, SendError};
 use crate::sessions;
 
 use super::{LeavingEvent, raise};
@@ -473,7 +473,7 @@ impl Move {
         let Some(link) = link.await.map_err(|s| Interruption::Over(stopping(s)))? else { return Ok(()) };
         let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
         let sent = Arc::new(AtomicU64::new(0));
-        let sending = sending::send(&link, keys, &self.numbers, content, chunks, sent.clone());
+        let sending = sending::send(&link, keys, &self.numbers, content, Part::all(chunks), sent.clone());
         let shown = self.context.clone();
         let base = self.sent_bytes + self.catalog_bytes;
         let counted = sent.clone();

@@ -1,8 +1,6 @@
 //! A peer sends files: what is too much is refused unasked, the operator or a rule decides, and only then is anything
 //! written.
 
-use std::path::{Path, PathBuf};
-
 use cede_core::authority::{CapabilityDecision, CapabilityRefusal, DecidedBy};
 use cede_core::transfers::ComingPhase;
 use cede_seal::verify::Verified;
@@ -18,7 +16,7 @@ use cede_wire::refusal::Refusal;
 use cede_wire::transfer::TransferOffer;
 
 use super::view::{View, roots_of, title_of, unknown};
-use super::{Considered, Task, TransferPlan};
+use super::{Considered, Task, TransferPlan, room};
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::limits;
@@ -35,7 +33,7 @@ impl Actor {
             return self.refuse_files(transfer, Refusal::TooLarge, &detail);
         }
         if self.audit.is_broken() {
-            return self.consider_files_later();
+            return self.put_off_files(asker, offer);
         }
         self.files.considered.insert(transfer, Considered { asker, plan: None, question: None });
         let (context, name, offer) = (self.context.clone(), self.device_name(from), offer.clone());
@@ -48,30 +46,6 @@ impl Actor {
                     Err(_) => drop(actor.files.considered.remove(&transfer)),
                 })
                 .await;
-        });
-    }
-
-    /// No decision about files can be recorded now: offers keep waiting, and are looked at again after a pause.
-    fn consider_files_later(&mut self) {
-        if core::mem::replace(&mut self.files.later, true) {
-            return;
-        }
-        let context = self.context.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(limits::ASKED_AGAIN).await;
-            let again = |actor: &mut Self| {
-                actor.files.later = false;
-                let waiting = actor.transfers.coming().filter(|(_, coming)| coming.phase() == ComingPhase::Asked);
-                let waiting: Vec<Verified<TransferOffer>> = waiting.map(|(_, coming)| coming.offer().clone()).collect();
-                for offer in waiting {
-                    // Without a link its sender says it again on the next one.
-                    if let Some(asker) = actor.asker(offer.source) {
-                        actor.files.last_asker = Some(asker);
-                        actor.consider_files(&offer);
-                    }
-                }
-            };
-            context.tell(again).await;
         });
     }
 
@@ -110,12 +84,11 @@ impl Actor {
         let (who, transfer, shown) = (offer.source, offer.transfer, Some(offer.signed().hash()));
         let (capability, of) = (Capability::File, AuditOf::Transfer(transfer));
         let decided = AuditEvent::Decided { who, capability, of, allowed: true, by: DecidedBy::Rule, shown, times: 1 };
-        self.once_recorded(decided, move |actor, stands| {
-            if !stands {
-                actor.files.considered.remove(&transfer);
-                return actor.consider_files_later();
-            }
-            actor.approve_files(offer, plan);
+        let asker = self.files.considered.get(&transfer).map(|considered| considered.asker);
+        self.once_recorded(decided, move |actor, stands| match asker.filter(|_| !stands) {
+            Some(asker) => actor.put_off_files(asker, &offer),
+            None if !stands => {}
+            None => actor.approve_files(offer, plan),
         });
     }
 
@@ -148,7 +121,7 @@ impl Actor {
                     self.ask_for_files(*plan);
                 }
             }
-            CapabilityDecision::Refused { by: DecidedBy::Fault, .. } => self.consider_files_later(),
+            CapabilityDecision::Refused { by: DecidedBy::Fault, .. } => self.put_off_files(considered.asker, &offer),
             CapabilityDecision::Refused { by: DecidedBy::Time, .. } => {
                 self.refuse_files(transfer, Refusal::Expired, "nobody answered in time");
             }
@@ -183,6 +156,7 @@ impl Actor {
                     Ok(Ok(())) => actor.say_yes_to_files(from, plan, hash),
                     Ok(Err(why)) => {
                         actor.came_of_files(from, (transfer, of), AuditOutcome::Failed);
+                        let why = format!("what was approved cannot be kept there: {why}");
                         actor.refuse_files(transfer, Refusal::TooLarge, &why);
                     }
                     Err(_) => {}
@@ -272,6 +246,9 @@ impl Actor {
         let task = self.files.tasks.entry(transfer).or_insert_with(Task::idle);
         task.abort();
         task.secret = Some(secret.clone());
+        if let Some(view) = self.files.views.get_mut(&transfer) {
+            view.waits.clear();
+        }
         if let Err(error) = self.transfers.accept(transfer, secret.public()) {
             tracing::debug!(%error, "files were not accepted");
         }
@@ -315,13 +292,7 @@ fn look(context: &Context, name: &str, offer: &TransferOffer) -> Result<Transfer
     let folder = context.received.join(folder_name(name, offer.source));
     let bytes = offer.shown.bytes;
     // First the chunks lie here, then the files there: for a moment both.
-    let there = existing(&folder);
-    let same = same_file_system(&there, context.home.dir());
-    let here = if same { bytes.saturating_mul(2) } else { bytes };
-    let room = context.home.has_room_for_bulk(here).unwrap_or(true);
-    if !room
-        || (!same && free_bytes(&there).is_some_and(|free| free < bytes.saturating_add(limits::RECEIVED_FREE_BYTES)))
-    {
+    if room::short(context, &folder, bytes, bytes).is_some() {
         return Err(format!("there is no room for {} MB", bytes / 1_000_000));
     }
     let together = format!("from {name} {}", offer.transfer.short());
@@ -342,19 +313,4 @@ fn look(context: &Context, name: &str, offer: &TransferOffer) -> Result<Transfer
 fn folder_name(name: &str, device: DeviceId) -> String {
     let plain = RelPath::parse(name.as_bytes()).is_ok_and(|path| path.components().count() == 1);
     if plain && !name.starts_with('.') { name.to_owned() } else { device.short() }
-}
-
-/// The nearest directory above that is there.
-fn existing(path: &Path) -> PathBuf {
-    path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/")).to_owned()
-}
-
-fn same_file_system(a: &Path, b: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    matches!((a.metadata(), b.metadata()), (Ok(a), Ok(b)) if a.dev() == b.dev())
-}
-
-fn free_bytes(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

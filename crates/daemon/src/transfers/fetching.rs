@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cede_agent::bundle::{self, PlaceError};
+use cede_agent::bundle::{self, PlaceError, Tamed};
 use cede_agent::chunk::SourceFiles;
+use cede_agent::tree::StageError;
 use cede_seal::exchange::{ExchangeSecret, HandoffKeys, TransferContext};
 use cede_seal::verify::Verified;
 use cede_store::stage::Stage;
+use cede_wire::catalog::{ChunkRef, distinct_chunks};
 use cede_wire::id::{Hash, TransferId};
 use cede_wire::message::{NeedOf, PeerMessage};
 use cede_wire::transfer::{FileCatalog, Shown, TransferKey, TransferMessage, TransferOffer};
 use tokio::sync::mpsc;
 
-use super::{Task, TransferPlan};
+use super::{Task, TransferPlan, room};
 use crate::actor::Actor;
 use crate::base::Chunks;
 use crate::context::{Context, patiently};
@@ -67,6 +69,10 @@ impl Fetching {
                 context.tell(move |actor| actor.files_placed(plan, &place)).await;
             }
             Err(FetchError::Stopping) => {}
+            Err(FetchError::NoSpace(why)) => {
+                tracing::debug!(transfer = %transfer.short(), why, "no room");
+                context.tell(move |actor| actor.hold_files(transfer)).await;
+            }
             Err(error) => {
                 let (refusal, detail) = (error.refusal(), error.to_string());
                 context.tell(move |actor| actor.refuse_files(transfer, refusal, &detail)).await;
@@ -77,6 +83,11 @@ impl Fetching {
     async fn fetch(mut self, sender_key: [u8; 32]) -> Result<(TransferPlan, PathBuf), FetchError> {
         let (context, offer) = (self.context.clone(), self.offer.clone());
         let keys = self.keys(sender_key)?;
+        // Nothing is asked for that could not be kept.
+        let room = context.block(|context| context.home.has_room_for_bulk(0).unwrap_or(true)).await?;
+        if !room {
+            return Err(FetchError::NoSpace("what is free is kept for the records".to_owned()));
+        }
         let stage = self.open_stage().await?;
         let chunks = Chunks { stage, older: Vec::new(), files: Arc::new(SourceFiles::default()) };
         let (route, streams) = mpsc::channel(limits::ROUTED);
@@ -84,31 +95,37 @@ impl Fetching {
         let accepted_key = self.secret.public();
         let exchange = Exchange { context: context.clone(), offer: offer.clone(), accepted_key };
         let mut receiver = Receiver::new(context.clone(), keys, streams, exchange);
-        receiver.receive(&chunks, &offer.catalog, NeedOf::Catalog).await?;
-        let (read, of) = (chunks.clone(), offer.clone());
-        let catalog = context.block(move |_| read_catalog(&read, &of)).await??;
-        let catalog = Arc::new(catalog);
-        let wanted = catalog.distinct_chunks();
-        receiver.receive(&chunks, &wanted, NeedOf::Payload).await?;
-        drop(wanted);
-        match self.place(&catalog, &chunks).await? {
+        receiver.receive(&chunks, offer.catalog.clone(), NeedOf::Catalog).await?;
+        let wanted = self.wanted(&chunks).await?;
+        receiver.receive(&chunks, wanted, NeedOf::Payload).await?;
+        match self.place(&chunks).await? {
             Err(error) if error.is_chunk() => {
                 // A chunk that the disk changed is forgotten by the stage: it is asked for again.
-                receiver.receive(&chunks, &catalog.distinct_chunks(), NeedOf::Payload).await?;
-                self.place(&catalog, &chunks).await?.map_err(not_placed)
+                let wanted = self.wanted(&chunks).await?;
+                receiver.receive(&chunks, wanted, NeedOf::Payload).await?;
+                self.place(&chunks).await?.map_err(not_placed)
             }
             placed => placed.map_err(not_placed),
         }
     }
 
+    /// What the catalog names. The catalog itself is read again when its files are written: one of a hundred thousand files is
+    /// large, and content may come for hours.
+    async fn wanted(&self, chunks: &Chunks) -> Result<Vec<ChunkRef>, FetchError> {
+        let (chunks, offer) = (chunks.clone(), self.offer.clone());
+        let read = move |_: &Context| read_catalog(&chunks, &offer).map(|entries| distinct_chunks(entries.entries()));
+        self.context.block(read).await?
+    }
+
     /// One thread at a time works at the place: one whose exchange was ended is waited for.
-    async fn place(&self, catalog: &Arc<FileCatalog>, chunks: &Chunks) -> Result<Placed, FetchError> {
-        let (catalog, chunks, turn, transfer) =
-            (catalog.clone(), chunks.clone(), self.turn.clone(), self.offer.transfer);
+    async fn place(&self, chunks: &Chunks) -> Result<Placed, FetchError> {
+        let (offer, chunks, turn, transfer) =
+            (self.offer.clone(), chunks.clone(), self.turn.clone(), self.offer.transfer);
         let over = self.over.clone();
         let placed = self.context.block(move |context| {
             let _held = turn.hold().ok_or(FetchError::Stopping)?;
-            Ok(place(context, transfer, &catalog, &chunks, &over))
+            let entries = read_catalog(&chunks, &offer)?;
+            Ok(place(context, transfer, &entries, &chunks, &over))
         });
         placed.await?
     }
@@ -208,9 +225,10 @@ impl Actor {
 }
 
 /// The catalog that was approved, and nothing that was not shown. Blocks. Source: SPEC F-2
-fn read_catalog(chunks: &Chunks, offer: &TransferOffer) -> Result<FileCatalog, FetchError> {
+fn read_catalog(chunks: &Chunks, offer: &TransferOffer) -> Result<Tamed, FetchError> {
     use cede_agent::tree::ReadChunk;
-    let (mut bytes, mut piece) = (Vec::new(), Vec::new());
+    let length: usize = offer.catalog.iter().map(|chunk| chunk.length as usize).sum();
+    let (mut bytes, mut piece) = (Vec::with_capacity(length), Vec::new());
     for chunk in &offer.catalog {
         chunks.read(&chunk.id, &mut piece).map_err(|error| FetchError::Integrity(error.to_string()))?;
         bytes.extend_from_slice(&piece);
@@ -219,10 +237,11 @@ fn read_catalog(chunks: &Chunks, offer: &TransferOffer) -> Result<FileCatalog, F
         return Err(FetchError::Integrity("the catalog's hash is another".to_owned()));
     }
     let catalog = FileCatalog::from_bytes(&bytes).map_err(|error| FetchError::Undecodable(error.to_string()))?;
+    drop(bytes);
     let shown = bundle::shown(&catalog.entries).map_err(|error| FetchError::OutsideScope(error.to_string()))?;
     match differs(&shown, &offer.shown) {
         Some(what) => Err(FetchError::OutsideScope(format!("{what} are not those that were shown"))),
-        None => Ok(catalog),
+        None => Tamed::of(catalog.entries).map_err(not_placed),
     }
 }
 
@@ -244,7 +263,7 @@ fn differs(is: &Shown, said: &Shown) -> Option<&'static str> {
 type Placed = Result<(TransferPlan, PathBuf), PlaceError>;
 
 /// Blocks.
-fn place(context: &Context, transfer: TransferId, catalog: &FileCatalog, chunks: &Chunks, over: &AtomicBool) -> Placed {
+fn place(context: &Context, transfer: TransferId, entries: &Tamed, chunks: &Chunks, over: &AtomicBool) -> Placed {
     let lost = || PlaceError::Lost("the plan of this transfer".to_owned());
     let mut plan = TransferPlan::load(context, transfer).ok_or_else(lost)?;
     let (Some(folder), Some(staging)) = (plan.folder.clone(), plan.staging.clone()) else { return Err(lost()) };
@@ -253,9 +272,9 @@ fn place(context: &Context, transfer: TransferId, catalog: &FileCatalog, chunks:
     let done = chosen.as_ref().is_some_and(|chosen| chosen.symlink_metadata().is_ok() && bundle::is_spent(&staging));
     if !done {
         if plan.place.take().is_some() {
-            plan.save(context).map_err(|error| PlaceError::Lost(error.to_string()))?;
+            plan.save(context).map_err(|error| PlaceError::io(&folder, &error))?;
         }
-        bundle::write(catalog.entries.clone(), chunks, &folder, &staging)?;
+        write(context, &plan, entries, chunks, (&folder, &staging))?;
     }
     let together = plan.together.clone();
     let place = bundle::finish(&folder, &staging, &together, chosen.as_deref().filter(|_| done), &mut |place| {
@@ -267,12 +286,32 @@ fn place(context: &Context, transfer: TransferId, catalog: &FileCatalog, chunks:
     Ok((plan, place))
 }
 
+/// What an earlier run left half done is no room that is missing, and what this one leaves is given back.
+fn write(
+    context: &Context,
+    plan: &TransferPlan,
+    entries: &Tamed,
+    chunks: &Chunks,
+    (folder, staging): (&Path, &Path),
+) -> Result<(), PlaceError> {
+    bundle::discard(staging)?;
+    if let Some(room::Short { free, needed, .. }) = room::short(context, folder, 0, plan.bytes) {
+        return Err(PlaceError::Stage(StageError::NoSpace { needed, free }));
+    }
+    let written = bundle::write(entries, chunks, folder, staging);
+    if written.is_err() {
+        // A rest of it goes before the next attempt.
+        let _ = bundle::discard(staging);
+    }
+    written
+}
+
 fn not_placed(error: PlaceError) -> FetchError {
     if error.is_full() {
         FetchError::NoSpace(error.to_string())
     } else if error.is_chunk() {
         FetchError::Integrity(error.to_string())
-    } else if matches!(&error, PlaceError::Stage(cede_agent::tree::StageError::Hostile(_))) {
+    } else if matches!(&error, PlaceError::Stage(StageError::Hostile(_))) {
         FetchError::Undecodable(error.to_string())
     } else {
         FetchError::CannotPlace(error.to_string())

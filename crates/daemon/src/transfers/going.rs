@@ -1,14 +1,18 @@
 //! A person sends files: they are read, offered, and served once they are approved.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use cede_agent::bundle::{Bundle, GatherError, gather, shown};
-use cede_agent::chunk::chunk_bytes;
+use cede_agent::chunk::{Reading, chunk_bytes};
+use cede_core::limits::TRANSFERS;
+use cede_core::transfers::TransferError;
 use cede_seal::verify::{Verified, verify};
-use cede_wire::control::{Answer, Failure, SendRequest, TransferSummary, exit};
+use cede_wire::control::{Answer, Failure, ReplyBody, SendRequest, TransferSummary, exit};
 use cede_wire::id::{DeviceId, Hash, MeshId, TransferId};
 use cede_wire::limits::{DETAIL_CHARS, TRANSFER_CATALOG_CHUNKS, TRANSFER_ROOTS};
 use cede_wire::transfer::{FileCatalog, TransferOffer};
+use tokio::time::Instant;
 
 use super::TransferPlan;
 use super::view::{View, Watcher, title_of, unknown};
@@ -18,6 +22,27 @@ use crate::context::Context;
 use crate::control::Replies;
 use crate::limits;
 use crate::offering::{failure, stopping};
+use crate::receiving::is_full;
+
+/// Files that are read before they are offered: nothing of it is durable.
+pub(super) struct BeingRead {
+    pub(super) reading: Arc<Reading>,
+    pub(super) title: String,
+    pub(super) to: DeviceId,
+    pub(super) note: String,
+    pub(super) at_unix_ms: u64,
+    /// Bytes that there are to read; 0 where a folder is among them.
+    pub(super) all: u64,
+}
+
+/// What becomes an offer.
+struct Wish {
+    mesh: MeshId,
+    transfer: TransferId,
+    to: DeviceId,
+    request: SendRequest,
+    roots: Vec<PathBuf>,
+}
 
 /// Files that were read, with everything about them durable.
 struct Ready {
@@ -32,17 +57,30 @@ impl Actor {
             Err(failed) => return replies.failed(failed),
         };
         let Some(mesh) = self.peers.mesh() else { return };
-        let (context, to) = (self.context.clone(), member.device());
-        tokio::spawn(async move {
-            let wait = request.wait;
-            let ready = context.block(move |context| prepare(context, mesh, to, &request)).await;
-            let ready = match ready {
-                Ok(Ok(ready)) => ready,
-                Ok(Err(failed)) => return replies.failed(failed),
-                Err(stops) => return replies.failed(stopping(stops)),
-            };
-            context.tell(move |actor| actor.queue_files(ready, wait, replies)).await;
-        });
+        if request.paths.is_empty() || request.paths.len() > TRANSFER_ROOTS {
+            let why = format!("one command sends between one and {TRANSFER_ROOTS} files and folders");
+            return replies.failed(failure(exit::USAGE, "nothing was sent", &why, "cede send <device> <file>…"));
+        }
+        let note = request.note.chars().count();
+        if note > DETAIL_CHARS {
+            let why = format!("the note has {note} characters, and {DETAIL_CHARS} travel with files");
+            let cure = "say the rest by itself: cede tell <device> \"…\"";
+            return replies.failed(failure(exit::USAGE, "nothing was sent", &why, cure));
+        }
+        if self.files.read.len() + self.transfers.going().count() >= TRANSFERS {
+            return replies.failed(not_sent(&TransferError::TooMany(TRANSFERS).to_string(), "cede transfers"));
+        }
+        let transfer = match random() {
+            Ok(bytes) => TransferId::new(bytes),
+            Err(error) => return replies.failed(not_sent(&error.to_string(), "")),
+        };
+        let to = member.device();
+        let roots: Vec<PathBuf> = request.paths.iter().map(PathBuf::from).collect();
+        let read = BeingRead::of(&request, to, &roots);
+        let reading = read.reading.clone();
+        self.files.read.insert(transfer, read);
+        let wish = Wish { mesh, transfer, to, request, roots };
+        tokio::spawn(read_and_queue(self.context.clone(), wish, reading, replies));
     }
 
     fn queue_files(&mut self, ready: Ready, wait: bool, replies: Replies) {
@@ -55,6 +93,12 @@ impl Actor {
         }
         self.watch_transfer(transfer, Watcher { replies, at_once: !wait });
         self.reach_afresh(to);
+    }
+
+    fn show_reading(&self, transfer: TransferId, replies: &Replies) {
+        if let Some(summary) = self.transfer_summary(transfer) {
+            replies.say(ReplyBody::Sending(Box::new(summary)));
+        }
     }
 
     /// It is durable: whoever does not wait for the end is answered.
@@ -76,36 +120,80 @@ fn not_sent(why: &str, cure: &str) -> Failure {
     failure(exit::FAILED, "nothing was sent", why, cure)
 }
 
+impl BeingRead {
+    fn of(request: &SendRequest, to: DeviceId, roots: &[PathBuf]) -> Self {
+        let size = |root: &PathBuf| root.symlink_metadata().ok().filter(|file| file.is_file()).map(|file| file.len());
+        Self {
+            reading: Arc::default(),
+            title: title_of(&names_of(roots)),
+            to,
+            note: request.note.clone(),
+            at_unix_ms: unix_ms(),
+            all: roots.iter().map(size).sum::<Option<u64>>().unwrap_or(0),
+        }
+    }
+}
+
+/// Reads in its own time; whoever waits sees how far it is.
+async fn read_and_queue(context: Context, wish: Wish, reading: Arc<Reading>, replies: Replies) {
+    let (transfer, wait) = (wish.transfer, wish.request.wait);
+    let read = reading.clone();
+    let work = context.block(move |context| prepare(context, wish, &read));
+    tokio::pin!(work);
+    let mut show = tokio::time::interval_at(Instant::now() + limits::READ_UNSAID, limits::PROGRESS_PAUSE);
+    let ready = loop {
+        tokio::select! {
+            ready = &mut work => break ready,
+            _ = show.tick() => {
+                let replies = replies.clone();
+                context.tell(move |actor| actor.show_reading(transfer, &replies)).await;
+            }
+        }
+    };
+    let queue = move |actor: &mut Actor| {
+        actor.files.read.remove(&transfer);
+        match ready {
+            Ok(Ok(ready)) if reading.is_stopped() => {
+                TransferPlan::remove(&actor.context, ready.plan.transfer);
+                replies.failed(not_gathered(&GatherError::Stopped));
+            }
+            Ok(Ok(ready)) => actor.queue_files(ready, wait, replies),
+            Ok(Err(failed)) => replies.failed(failed),
+            Err(stops) => replies.failed(stopping(stops)),
+        }
+    };
+    context.tell(queue).await;
+}
+
 /// Reads everything and makes the offer. Blocks.
-fn prepare(context: &Context, mesh: MeshId, to: DeviceId, request: &SendRequest) -> Result<Ready, Failure> {
-    if request.paths.is_empty() || request.paths.len() > TRANSFER_ROOTS {
-        let why = format!("one command sends between one and {TRANSFER_ROOTS} files and folders");
-        return Err(failure(exit::USAGE, "nothing was sent", &why, "cede send <device> <file>…"));
-    }
-    let note = request.note.chars().count();
-    if note > DETAIL_CHARS {
-        let why = format!("the note has {note} characters, and {DETAIL_CHARS} travel with files");
-        return Err(failure(exit::USAGE, "nothing was sent", &why, "say the rest by itself: cede tell <device> \"…\""));
-    }
-    let roots: Vec<PathBuf> = request.paths.iter().map(PathBuf::from).collect();
-    for root in &roots {
+fn prepare(context: &Context, wish: Wish, reading: &Arc<Reading>) -> Result<Ready, Failure> {
+    for root in &wish.roots {
         crate::payload::apart(context, root).map_err(|error| not_sent(&error.to_string(), "name other files"))?;
     }
-    let bundle = read(&roots)?;
-    needs_a_yes(&bundle, request)?;
-    let (plan, offer, catalog) = terms(context, mesh, to, request, roots, bundle)?;
+    let bundle = read(&wish.roots, reading)?;
+    needs_a_yes(&bundle, &wish.request)?;
+    let (plan, offer, catalog) = terms(context, wish, bundle)?;
     let kept = plan.save_catalog(context, &catalog).and_then(|()| plan.save_offer(context, &offer));
     kept.and_then(|()| plan.save(context)).map_err(|error| {
         TransferPlan::remove(context, plan.transfer);
-        not_sent(&format!("what is known of it cannot be kept: {error}"), "cede doctor")
+        not_kept(context, &error)
     })?;
     Ok(Ready { plan, offer })
 }
 
-fn read(roots: &[PathBuf]) -> Result<Bundle, Failure> {
+fn not_kept(context: &Context, error: &std::io::Error) -> Failure {
+    let why = format!("what is known of it cannot be kept: {error}");
+    if is_full(error.kind()) {
+        let cure = format!("make room on the disk of {}, then send it again", context.state.display());
+        return not_sent(&why, &cure);
+    }
+    not_sent(&why, "cede doctor")
+}
+
+fn read(roots: &[PathBuf], reading: &Arc<Reading>) -> Result<Bundle, Failure> {
     let mut attempt = 1;
     loop {
-        match gather(roots) {
+        match gather(roots, reading) {
             Ok(bundle) => return Ok(bundle),
             Err(error) if error.is_passing() && attempt < limits::CAPTURES => {
                 attempt += 1;
@@ -120,7 +208,7 @@ fn not_gathered(error: &GatherError) -> Failure {
     let cure = match error {
         GatherError::Read(_) | GatherError::Folder { .. } => "name files and folders that can be read",
         GatherError::Path(_) => "rename it",
-        GatherError::Twice(_) | GatherError::TooMany(_) | GatherError::TooLong(_) => "",
+        GatherError::Twice(_) | GatherError::TooMany(_) | GatherError::TooLong(_) | GatherError::Stopped => "",
         GatherError::Nothing => "name what is to be sent",
     };
     not_sent(&error.to_string(), cure)
@@ -141,13 +229,10 @@ fn needs_a_yes(bundle: &Bundle, request: &SendRequest) -> Result<(), Failure> {
 
 fn terms(
     context: &Context,
-    mesh: MeshId,
-    to: DeviceId,
-    request: &SendRequest,
-    roots: Vec<PathBuf>,
+    wish: Wish,
     bundle: Bundle,
 ) -> Result<(TransferPlan, Verified<TransferOffer>, Vec<u8>), Failure> {
-    let transfer = TransferId::new(random().map_err(|error| not_sent(&error.to_string(), ""))?);
+    let Wish { mesh, transfer, to, request, roots } = wish;
     let shown = shown(&bundle.entries).map_err(|error| not_gathered(&error))?;
     let left_out = left_out(&bundle);
     let catalog = FileCatalog { entries: bundle.entries }.to_bytes();
@@ -155,7 +240,7 @@ fn terms(
     if chunks.len() > TRANSFER_CATALOG_CHUNKS {
         return Err(not_sent("its table of contents is too long", "send an archive of it"));
     }
-    let names: Vec<String> = roots.iter().map(|root| name_of(root)).collect();
+    let title = title_of(&names_of(&roots));
     let note = request.note.clone();
     let offer = TransferOffer {
         mesh,
@@ -169,7 +254,7 @@ fn terms(
         offered_at_unix_ms: unix_ms(),
     };
     let plan = TransferPlan {
-        title: title_of(&names),
+        title,
         files: offer.shown.files,
         bytes: offer.shown.bytes,
         note,
@@ -193,6 +278,7 @@ fn left_out(bundle: &Bundle) -> String {
     format!("not sent: {}{more}", bundle.left_out.join(", "))
 }
 
-fn name_of(root: &Path) -> String {
-    cede_wire::path::escape(root.file_name().unwrap_or_default().as_encoded_bytes())
+fn names_of(roots: &[PathBuf]) -> Vec<String> {
+    let name = |root: &PathBuf| cede_wire::path::escape(root.file_name().unwrap_or_default().as_encoded_bytes());
+    roots.iter().map(name).collect()
 }

@@ -12,14 +12,15 @@ use cede_wire::catalog::ChunkRef;
 use cede_wire::id::{Hash, TransferId};
 use cede_wire::message::NeedOf;
 use cede_wire::refusal::Refusal;
-use cede_wire::transfer::{FileCatalog, TransferAccept, TransferOffer};
+use cede_wire::transfer::{TransferAccept, TransferOffer};
 use tokio::sync::mpsc;
 
 use super::{Task, TransferPlan};
 use crate::actor::Actor;
 use crate::context::Context;
+use crate::hands::Turn;
 use crate::limits;
-use crate::sending::{self, Content, SendError};
+use crate::sending::{self, Content, Part, SendError};
 
 /// One exchange.
 struct Serving {
@@ -30,14 +31,13 @@ struct Serving {
     needs: mpsc::Receiver<(NeedOf, Vec<u8>)>,
     numbers: AtomicU32,
     sent: Arc<AtomicU64>,
+    turn: Turn,
 }
 
-/// What is sent, read once for an exchange.
+/// One of the two lists, and where its bytes are read.
 struct Loaded {
-    catalog: Arc<Content>,
-    catalog_chunks: Vec<ChunkRef>,
-    files: Arc<Content>,
-    chunks: Vec<ChunkRef>,
+    content: Arc<Content>,
+    list: Vec<ChunkRef>,
 }
 
 /// Why an exchange ended.
@@ -72,7 +72,11 @@ impl Actor {
             needs: asked,
             numbers: AtomicU32::new(0),
             sent: Arc::default(),
+            turn: self.context.hands(TransferContext::stream_name(transfer)).next(),
         };
+        if let Some(view) = self.files.views.get_mut(&transfer) {
+            view.waits.clear();
+        }
         let hand = tokio::spawn(serving.run(accept, secret.public(), offer));
         (task.needs, task.needed, task.hand) = (Some(needs), 0, Some(hand.abort_handle()));
         self.tell_watchers(transfer);
@@ -130,21 +134,17 @@ impl Serving {
         offer: Verified<TransferOffer>,
     ) -> Result<(), Ended> {
         let transfer = self.transfer;
-        let loaded = self.context.block(move |context| load(context, &offer)).await;
-        let loaded = loaded.map_err(|_| Ended::Link)?.map_err(|why| Ended::Over(Refusal::Cancelled, why))?;
         let said = self.context.ask(move |actor| actor.transfers.key(&accept, public)).await;
         // Another accept took the place of this one.
         if !matches!(said, Ok(Ok(()))) {
             return Err(Ended::Link);
         }
         while let Some((of, bitmap)) = self.needs.recv().await {
-            let (content, list) = match of {
-                NeedOf::Catalog => (&loaded.catalog, &loaded.catalog_chunks),
-                NeedOf::Payload => (&loaded.files, &loaded.chunks),
-            };
-            let chunks = sending::selected(list, &bitmap);
+            let Loaded { content, list } = self.load(&offer, of).await?;
+            let chunks = Part::all(sending::selected(&list, &bitmap));
             if of == NeedOf::Payload {
-                let (all, missing) = (sum(list), sum(&chunks));
+                let all: u64 = list.iter().map(|chunk| u64::from(chunk.length)).sum();
+                let missing = chunks.bytes();
                 self.sent.store(0, Ordering::Relaxed);
                 let begin = move |actor: &mut Actor| {
                     if let Some(view) = actor.files.views.get_mut(&transfer) {
@@ -153,35 +153,37 @@ impl Serving {
                 };
                 self.context.ask(begin).await.map_err(|_| Ended::Link)?;
             }
-            self.send(content, &chunks, of).await?;
+            drop(list);
+            self.send(&content, chunks, of).await?;
         }
         Ok(())
     }
 
+    /// Read for each list that is asked for, and by one exchange at a time: one of a hundred thousand files is large.
+    async fn load(&self, offer: &Verified<TransferOffer>, of: NeedOf) -> Result<Loaded, Ended> {
+        let (turn, offer) = (self.turn.clone(), offer.clone());
+        let loaded = self.context.block(move |context| turn.hold().map(|_held| load(context, &offer, of))).await;
+        // None: another exchange took the place of this one.
+        let loaded = loaded.ok().flatten().ok_or(Ended::Link)?;
+        loaded.map_err(|why| Ended::Over(Refusal::Cancelled, why))
+    }
+
     /// Streams that end soon: whatever else is to travel on this link gets its turn between them.
-    async fn send(&self, content: &Arc<Content>, chunks: &[ChunkRef], of: NeedOf) -> Result<(), Ended> {
-        let mut rest = chunks;
+    async fn send(&self, content: &Arc<Content>, mut rest: Part, of: NeedOf) -> Result<(), Ended> {
         let shown = if of == NeedOf::Payload { self.sent.clone() } else { Arc::default() };
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = |chunk: &&ChunkRef| {
-                bytes += u64::from(chunk.length);
-                bytes <= limits::TRANSFER_TURN_BYTES
-            };
-            let count = rest.iter().take_while(fits).count().max(1);
-            let (turn, after) = rest.split_at(count.min(rest.len()));
-            rest = after;
-            let sending =
-                sending::send(&self.link, &self.keys, &self.numbers, content.clone(), turn.to_vec(), shown.clone());
+        while let Some(part) = rest.take(limits::TRANSFER_TURN_BYTES) {
+            let sending = sending::send(&self.link, &self.keys, &self.numbers, content.clone(), part, shown.clone());
             tokio::pin!(sending);
             let mut show = tokio::time::interval(limits::PROGRESS_PAUSE);
             let sent = loop {
                 tokio::select! {
                     sent = &mut sending => break sent,
-                    _ = show.tick() => self.show(&shown).await,
+                    _ = show.tick(), if of == NeedOf::Payload => self.show(&shown).await,
                 }
             };
-            self.show(&shown).await;
+            if of == NeedOf::Payload {
+                self.show(&shown).await;
+            }
             match sent {
                 Ok(()) => {}
                 Err(SendError::Link) => return Err(Ended::Link),
@@ -209,21 +211,24 @@ fn changed(error: &SendError) -> String {
     }
 }
 
-fn sum(chunks: &[ChunkRef]) -> u64 {
-    chunks.iter().map(|chunk| u64::from(chunk.length)).sum()
-}
-
 /// Blocks.
-fn load(context: &Context, offer: &TransferOffer) -> Result<Loaded, String> {
+fn load(context: &Context, offer: &TransferOffer, of: NeedOf) -> Result<Loaded, String> {
     let lost = |what: &str| format!("what was to be sent is not known any more: {what}");
     let plan = TransferPlan::load(context, offer.transfer).ok_or_else(|| lost("no plan"))?;
     let bytes = TransferPlan::load_catalog(context, offer.transfer).map_err(|error| lost(&error.to_string()))?;
     if Hash::of(&bytes) != offer.root {
         return Err(lost("its table of contents is another"));
     }
-    let catalog = FileCatalog::from_bytes(&bytes).map_err(|error| lost(&error.to_string()))?;
-    let files = Content::Files(Arc::new(sources_of(&catalog.entries, &plan.roots)));
-    let chunks = catalog.distinct_chunks();
-    let catalog = Content::Catalog { bytes: Bytes::from(bytes), chunks: offer.catalog.clone() };
-    Ok(Loaded { catalog: Arc::new(catalog), catalog_chunks: offer.catalog.clone(), files: Arc::new(files), chunks })
+    let (content, list) = match of {
+        NeedOf::Catalog => {
+            let chunks = offer.catalog.clone();
+            (Content::Catalog { bytes: Bytes::from(bytes), chunks: chunks.clone() }, chunks)
+        }
+        NeedOf::Payload => {
+            let sources = sources_of(&bytes, &plan.roots).map_err(|error| lost(&error.to_string()))?;
+            let chunks = sources.chunks();
+            (Content::Files(Arc::new(sources)), chunks)
+        }
+    };
+    Ok(Loaded { content: Arc::new(content), list })
 }

@@ -8,6 +8,7 @@ use cede_wire::refusal::Refusal;
 use cede_wire::transfer::{Shown, TransferOffer};
 
 use super::TransferPlan;
+use super::going::BeingRead;
 use crate::actor::Actor;
 use crate::control::Replies;
 use crate::offering::{exit_of, failure};
@@ -21,11 +22,13 @@ pub(super) struct View {
     pub(super) to_move: u64,
     /// What earlier exchanges of this run carried.
     pub(super) before: u64,
+    /// What it waits for beside the other device: room. Empty where it does not.
+    pub(super) waits: String,
 }
 
 impl View {
     pub(super) const fn new(plan: TransferPlan) -> Self {
-        Self { plan, present: 0, since: 0, to_move: 0, before: 0 }
+        Self { plan, present: 0, since: 0, to_move: 0, before: 0, waits: String::new() }
     }
 
     /// A new exchange: so much is there of so much.
@@ -107,17 +110,25 @@ pub(super) fn roots_of(shown: &Shown) -> Vec<String> {
 impl Actor {
     /// All of them: those under way, then those that ended, newest first.
     pub(crate) fn transfer_summaries(&self) -> Vec<TransferSummary> {
-        let going = self.transfers.going().map(|(id, _)| id);
-        let open = going.chain(self.transfers.coming().map(|(id, _)| id));
-        let mut open: Vec<TransferSummary> = open.filter_map(|id| self.transfer_summary(id)).collect();
-        open.sort_by_key(|summary| core::cmp::Reverse(summary.at_unix_ms));
         let mut ended: Vec<_> = self.transfers.ended().filter_map(|(id, _)| self.transfer_summary(id)).collect();
         ended.reverse();
         ended.truncate(crate::limits::ENDED_TRANSFERS_SHOWN);
-        open.into_iter().chain(ended).collect()
+        self.open_transfer_summaries().into_iter().chain(ended).collect()
+    }
+
+    /// Those under way, newest first.
+    pub(crate) fn open_transfer_summaries(&self) -> Vec<TransferSummary> {
+        let going = self.transfers.going().map(|(id, _)| id);
+        let open = going.chain(self.transfers.coming().map(|(id, _)| id)).chain(self.files.read.keys().copied());
+        let mut open: Vec<TransferSummary> = open.filter_map(|id| self.transfer_summary(id)).collect();
+        open.sort_by_key(|summary| core::cmp::Reverse(summary.at_unix_ms));
+        open
     }
 
     pub(super) fn transfer_summary(&self, transfer: TransferId) -> Option<TransferSummary> {
+        if let Some(read) = self.files.read.get(&transfer) {
+            return Some(self.reading_summary(transfer, read));
+        }
         let view = self.files.views.get(&transfer);
         let (peer, going, state, end) = self.transfer_standing(transfer)?;
         let offer = self.transfer_offer(transfer);
@@ -147,6 +158,27 @@ impl Actor {
             refusal,
             detail: escape(detail.as_bytes()),
         })
+    }
+
+    fn reading_summary(&self, transfer: TransferId, read: &BeingRead) -> TransferSummary {
+        let bytes = read.reading.bytes();
+        TransferSummary {
+            id: transfer,
+            title: read.title.clone(),
+            device: self.device_name(read.to),
+            going: true,
+            state: TransferState::Reading,
+            files: read.reading.files(),
+            bytes: read.all.max(bytes),
+            moved: if read.all > 0 { bytes.min(read.all) } else { bytes },
+            to_move: read.all,
+            carried: 0,
+            place: String::new(),
+            note: read.note.clone(),
+            at_unix_ms: read.at_unix_ms,
+            refusal: None,
+            detail: String::new(),
+        }
     }
 
     fn transfer_standing(&self, transfer: TransferId) -> Option<(DeviceId, bool, TransferState, Option<TransferEnd>)> {
@@ -190,12 +222,17 @@ impl Actor {
         left_out: &str,
     ) -> String {
         let connected = self.peers.is_connected(peer);
+        let view = self.files.views.get(&transfer);
+        let all_here = view.is_some_and(|view| view.to_move > 0 && view.present + view.since == view.to_move);
+        let room = view.map(|view| view.waits.as_str()).filter(|waits| !waits.is_empty() && (connected || !going));
         let waits = match (state, going) {
+            (_, _) if room.is_some() => room.unwrap_or_default().to_owned(),
             (_, _) if !connected => format!("waits for {}", self.device_name(peer)),
             (TransferState::Offered, true) => "waits for a yes there".to_owned(),
             (TransferState::Offered, false) if self.files.considered.contains_key(&transfer) => {
                 "waits for your answer: cede approvals".to_owned()
             }
+            (TransferState::Sending, false) if all_here => "is put into its place".to_owned(),
             _ => String::new(),
         };
         [waits.as_str(), left_out].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")

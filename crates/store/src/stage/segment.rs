@@ -41,6 +41,11 @@ impl Place {
         (self.0 & ((1 << 18) - 1)) as usize + 1
     }
 
+    /// Where its entry begins.
+    pub(crate) fn begin(self) -> u64 {
+        self.offset().saturating_sub(ENTRY_HEADER_BYTES as u64)
+    }
+
     /// Where the next entry begins.
     pub(crate) fn end(self) -> u64 {
         self.offset() + self.length() as u64
@@ -105,6 +110,13 @@ impl Segment {
             Ok(()) => {}
         }
         Ok(())
+    }
+
+    /// Takes away what is behind `end`.
+    pub(crate) fn cut(&self, end: u64) {
+        if let Err(error) = self.file.set_len(end) {
+            tracing::warn!(%error, "a stage that was not flushed cannot be cut; it is hashed when it is opened anew");
+        }
     }
 
     pub(crate) fn flush(&self) -> Result<(), DiskFault> {

@@ -230,6 +230,25 @@ fn failed_flush_leaves_a_stage_to_discard() {
     stage.discard().unwrap();
 }
 
+/// Shows: F-13
+#[test]
+fn what_was_not_flushed_is_not_believed_by_a_stage_that_is_opened_anew() {
+    let lab = Lab::new();
+    let stage = lab.stage();
+    put(&stage, 0..5);
+    stage.sync().unwrap();
+    put(&stage, 5..8);
+    let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+    stage.inner().segments.push(Arc::new(Segment::new(null, START)));
+    assert!(matches!(stage.sync(), Err(StageError::Disk(_))));
+    drop(stage);
+    let stage = lab.stage();
+    assert!(has_all(&stage, 0..5));
+    assert_eq!(stage.chunks(), 5, "the system would give them, and has them on no disk");
+    put(&stage, 5..8);
+    stage.sync().unwrap();
+}
+
 #[test]
 fn place_holds_what_it_was_made_of() {
     for (segment, offset, length) in [(0, 0, 1), (SEGMENTS - 1, SEGMENT_BYTES - 1, CHUNK_BYTES), (7, 36, 65_536)] {

@@ -27,6 +27,8 @@ pub struct SendRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferState {
+    /// Being read at the sender; nothing is durable or said.
+    Reading,
     /// Durable at the sender; the receiver is not connected.
     Queued,
     /// Said to the receiver, or asked here; there is no answer.

@@ -150,11 +150,7 @@ fn update(
             records.map(|records| repository(&place, records, request)).transpose()?
         }
     };
-    let jobs: Vec<_> = difference
-        .written
-        .iter()
-        .map(|entry| Job { name: entry.path.as_bytes().to_vec(), body: &entry.body })
-        .collect();
+    let jobs: Vec<_> = difference.written.iter().map(|entry| Job::of(entry)).collect();
     write_all(&writer, &jobs, Content { chunks: request.chunks, git: git.as_ref() })?;
     match (&git, records) {
         (Some(git), Some(_)) if same_git => restore::refresh(git)?,

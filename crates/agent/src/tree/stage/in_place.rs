@@ -1,5 +1,6 @@
 //! Brings an existing tree up to date: only what changed is written, and only beside it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
@@ -46,7 +47,7 @@ pub(super) fn stage(
         _ => return Err(differs(request, "only one of the two is a repository")),
     };
     let files = Writer::create(&request.staging.join(FILES))?;
-    let number = |at: usize| at.to_string().into_bytes();
+    let number = |at: usize| Cow::Owned(at.to_string().into_bytes());
     let jobs: Vec<_> =
         changed.iter().enumerate().map(|(at, entry)| Job { name: number(at), body: &entry.body }).collect();
     write_all(&files, &jobs, Content { chunks: request.chunks, git: git.as_ref() })?;
