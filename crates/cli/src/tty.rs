@@ -2,10 +2,13 @@
 
 pub(crate) mod keys;
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 
 use cede_wire::control::terminal::TerminalSize;
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgrp, getsid, kill_current_process_group};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
@@ -35,6 +38,14 @@ impl Raw {
         raw.make_raw();
         Ok(tcsetattr(std::io::stdin(), OptionalActions::Now, &raw)?)
     }
+}
+
+/// The keyboard by a door of its own, at which nobody waits: what was announced there may be somebody else's by the time it is
+/// read, where a shell had the terminal in between. Another user's terminal has no second door; then it is the usual one.
+pub(crate) fn keyboard() -> std::io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let own = File::options().read(true).custom_flags(flags).open("/dev/stdin");
+    own.or_else(|_| std::io::stdin().as_fd().try_clone_to_owned().map(File::from))
 }
 
 /// Stops every process of this command for a while, as Ctrl-Z does.

@@ -144,10 +144,14 @@ fn job(device: &Device) -> (Tty, nix::unistd::Pid) {
 }
 
 /// The shell has a terminal in which one types, sees what one types, and where.
-fn shell_answers(tty: &mut Tty) {
-    tty.show("the shell is there", |screen| screen.contains("Stopped") && !screen.contains("2 Sessions"));
-    tty.type_in("stty -a | tr ' ;' '\\n\\n' | grep -cx -e echo -e icanon -e isig -e opost; echo typed\n");
-    tty.show("it is put back", |screen| screen.contains("4\ntyped"));
+fn shell_answers(tty: &mut Tty, round: usize) {
+    // Its prompt comes last. What it said of an earlier stop is seen again before it has the terminal.
+    let prompt = |screen: &str| screen.trim_end().ends_with("shell>");
+    tty.show("the shell is there", |screen| prompt(screen) && screen.matches("Stopped").count() == round);
+    tty.type_in(&format!(
+        "stty -a | tr ' ;' '\\n\\n' | grep -cx -e echo -e icanon -e isig -e opost; echo typed-{round}\n"
+    ));
+    tty.show("it is put back", |screen| screen.contains(&format!("4\ntyped-{round}")) && prompt(screen));
     let drawn = tty.everything();
     let last = |sequence: &[u8]| drawn.windows(sequence.len()).rposition(|part| part == sequence);
     assert!(last(b"\x1b[?25h") > last(b"\x1b[?25l") && last(b"\x1b[?2004l") > last(b"\x1b[?2004h"));
@@ -158,9 +162,9 @@ fn terminal_is_the_shells_while_the_cockpit_is_stopped_and_drawn_afresh_after() 
     use nix::sys::signal::{Signal, kill};
     let devices = Devices::paired(CEDE);
     let (mut tty, cockpit) = job(&devices.a);
-    for _ in 0..2 {
+    for round in 1..=2 {
         tty.type_in("\x1a");
-        shell_answers(&mut tty);
+        shell_answers(&mut tty, round);
         tty.type_in("fg\n");
         tty.show("it is drawn again", |screen| screen.contains("2 Sessions") && !screen.contains("shell>"));
         tty.type_in("?");

@@ -1,7 +1,7 @@
 //! The loop around the cockpit: keyboard, signals, news and the screen.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -73,6 +73,7 @@ fn show(client: &Client, home: Option<&Path>) -> Result<u8, Failure> {
         colour: colour_wanted(),
         began: Instant::now(),
         cockpit: Cockpit::default(),
+        keyboard: tty::keyboard().map_err(|error| lost(&error))?,
         keys: Keys::default(),
         bell,
         nudge,
@@ -168,6 +169,7 @@ struct Window<'a> {
     colour: bool,
     began: Instant,
     cockpit: Cockpit,
+    keyboard: File,
     keys: Keys,
     bell: Bell,
     nudge: SyncSender<()>,
@@ -228,8 +230,7 @@ impl Window<'_> {
 
     /// Waits for a key, a wake or the next second. True: something was typed.
     fn wait(&self, woken: &UnixStream) -> Result<bool, Failure> {
-        let input = std::io::stdin();
-        let mut looked = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
+        let mut looked = [PollFd::new(&self.keyboard, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
         let wait = if self.keys.is_open() { KEY_WAIT } else { Duration::from_secs(1) };
         let wait = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() };
         match poll(&mut looked, Some(&wait)) {
@@ -242,7 +243,7 @@ impl Window<'_> {
     /// The keys that were typed; none where the keyboard is gone.
     fn read(&mut self) -> Option<Vec<super::keys::Key>> {
         let mut buffer = [0; TYPED_AT_ONCE];
-        match rustix::io::read(std::io::stdin(), &mut buffer) {
+        match rustix::io::read(&self.keyboard, &mut buffer) {
             Ok(0) => None,
             Ok(read) => Some(self.keys.read(buffer.get(..read).unwrap_or_default())),
             Err(Errno::INTR | Errno::AGAIN) => Some(Vec::new()),
