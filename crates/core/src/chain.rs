@@ -369,6 +369,11 @@ impl Chain {
         self.visited_before(self.links.len(), device)
     }
 
+    /// What a device is told: everything where one message carries it, for it can have lost its journal; else what it may lack.
+    pub fn told_to(&self, device: DeviceId) -> &[Signed<Custody>] {
+        if self.links.len() <= cede_wire::limits::CHAIN_RECORDS { &self.links } else { self.since_last_visit(device) }
+    }
+
     /// The same without the last record: what a device lacks that is sent the last record itself.
     pub fn before_last_for(&self, device: DeviceId) -> &[Signed<Custody>] {
         self.visited_before(self.links.len().saturating_sub(1), device)

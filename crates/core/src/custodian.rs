@@ -185,6 +185,8 @@ pub struct Custodian {
     incarnation: Incarnation,
     sessions: BTreeMap<SessionId, Session>,
     links: BTreeSet<DeviceId>,
+    /// The chain that each linked device told last of a session that this one never had.
+    told: BTreeMap<DeviceId, Chain>,
     outputs: VecDeque<Output>,
     trust: Trust,
     /// Why the records may not be the newest, where that is so.

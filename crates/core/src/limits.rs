@@ -56,6 +56,10 @@ pub const UNCLAIMED: usize = 16;
 /// A chain up to this length always travels whole (about 20 KiB): the other side may have lost its journal.
 pub const WHOLE_CHAIN: usize = 64;
 
+/// Longest chain of a session that this device never had, kept in memory of what one peer told of it (about 10 MiB): an offer
+/// that follows carries only its end. At ten moves a day it takes four years; then the offer is refused.
+pub const TOLD_RECORDS: usize = 16_384;
+
 /// Every so many sendings of a release carry the whole chain, however long: the other side may have lost its journal.
 pub const RELEASE_WHOLE_EVERY: u32 = 4;
 

@@ -315,19 +315,12 @@ impl Actor {
             self.refuse_take(question, refusal, detail);
         } else if !self.is_here(session) || self.read_only {
             let owner = self.in_charge(session);
-            self.tell_custody(question.from, question.session);
+            // Who asks the wrong device learns from its records who is in charge.
+            self.custodian.send_custody(question.from, question.session);
             self.refuse_take(question, Refusal::NotOwner, &format!("the session is not in charge here but at {owner}"));
         } else {
             self.find_for(question, None);
         }
-    }
-
-    /// Who asks the wrong device learns from its records who is in charge.
-    fn tell_custody(&mut self, to: DeviceId, session: SessionId) {
-        let Some(chain) = self.custodian.chain(session) else { return };
-        let whole = chain.links().len() <= cede_wire::limits::CHAIN_RECORDS;
-        let links = if whole { chain.links() } else { chain.since_last_visit(to) }.to_vec();
-        self.send(to, PeerMessage::Custody(links));
     }
 
     /// Whether this very question waits for the operator, or is being answered by a move.

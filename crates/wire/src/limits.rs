@@ -4,9 +4,11 @@
 /// 2,000 catalog chunks fit; a flood does not.
 pub const FRAME_BODY_BYTES: usize = 1 << 20;
 
-/// Longest custody chain that an offer carries: what fits a frame. A session moved ten times a day reaches it in half
-/// a year of never meeting this destination; then the offer is refused as `too-large`.
+/// Most records of a custody chain in one message. A session moved ten times a day has as many after half a year; a longer
+/// chain goes in pieces.
 pub const CHAIN_RECORDS: usize = 2_048;
+/// Most bytes of them that are sent in one message: half of a frame, for an offer has more to say.
+pub const CHAIN_BYTES: usize = 512 << 10;
 
 /// Most votes of other devices in one seize: half of a hundred enrolled devices, more than a person has. With them a seize
 /// has about 13 KiB.

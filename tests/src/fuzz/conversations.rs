@@ -122,10 +122,12 @@ const SESSION: &str = "ses_read";
 pub(super) fn parts(bytes: &[u8]) {
     let texts: Vec<&[u8]> = bytes.split(|byte| *byte == 0).take(2 * MESSAGES).collect();
     with_place(|place| {
-        place.connection.execute_batch("delete from part; delete from message; delete from session").unwrap();
+        let empty = "begin; delete from part; delete from message; delete from session";
+        place.connection.execute_batch(empty).unwrap();
         let row = "insert into session (id, project_id, slug, directory, title, version, time_created, time_updated)
             values (?1, 'p', 's', '/w', 't', '1', 1, 2)";
         place.connection.execute(row, [SESSION]).unwrap();
+        place.connection.execute_batch("commit").unwrap();
         let native = NativeId::parse(SESSION).unwrap();
         let of = || opencode::decoder::conversation(&place.database, &native);
         let (mut conversation, mut heard, mut at) = (of(), Vec::new(), BEGINNING);
@@ -149,10 +151,12 @@ const MESSAGES: usize = 8;
 fn write(place: &Place, number: usize, message: &[u8], part: &[u8]) {
     let (id, at) = (format!("msg_{number}"), number as i64);
     let (message, part) = (String::from_utf8_lossy(message), String::from_utf8_lossy(part));
+    place.connection.execute_batch("begin").unwrap();
     let row = "insert into message (id, session_id, time_created, time_updated, data) values (?1, ?2, ?3, ?3, ?4)";
     place.connection.execute(row, params![id, SESSION, at, message]).unwrap();
     let row = "insert into part (id, message_id, session_id, time_created, time_updated, data) values (?1, ?2, ?3, ?4, ?4, ?5)";
     place.connection.execute(row, params![format!("prt_{number}"), id, SESSION, at, part]).unwrap();
+    place.connection.execute_batch("commit").unwrap();
 }
 
 /// However the pipe cuts it: the answer, the lines of progress and the reason of a failure keep to their bounds, and what is

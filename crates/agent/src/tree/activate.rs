@@ -12,10 +12,10 @@ use cede_wire::catalog::Oid;
 use cede_wire::path::escape;
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, fchmod, mkdirat, unlinkat};
 
-use super::git::{Git, GitError};
+use super::git::{Config, Git, GitError};
 use super::plan::{self, FILES, Kind, NEW_INDEX, OBJECTS, Plan, Steps, TREE};
 use super::stage::stat_below;
-use super::state::{State, is_carried};
+use super::state::{HeadState, State, is_carried};
 use super::{free_target, locks, repository, restore};
 use crate::chunk::{FileStat, shown};
 use crate::limits::FREE_NAMES;
@@ -302,14 +302,20 @@ impl Place<'_> {
     }
 
     fn git(&mut self, old: &State, new: &State) -> Result<(), ActivateError> {
-        let git = Git::without_filters(self.target)?;
+        // Two questions at once, for nobody acts meanwhile.
+        let (git, here) = std::thread::scope(|threads| {
+            let here = threads.spawn(|| references(&Git::at(self.target, Config::Nobodys)));
+            let git = Git::without_filters(self.target);
+            (git, here.join().unwrap_or_else(|_| Err(GitError::new(&["for-each-ref"], "its thread fell over"))))
+        });
+        let (git, here) = (git?, here?);
         self.spend_git()?;
         let begun = plan::begin_git(self.staging).map_err(|error| ActivateError::io(self.staging, &error))?;
         begun
             .map_or(Ok(()), |since| locks::clear(self.target, since))
             .map_err(|error| ActivateError::io(self.target, &error))?;
         self.spend_git()?;
-        move_references(&git, old, new)?;
+        move_references(&git, &here, old, new)?;
         if old.stashes != new.stashes {
             self.spend_git()?;
             git.run(&["update-ref", "-d", "refs/stash"])?;
@@ -317,7 +323,9 @@ impl Place<'_> {
             restore::stashes(&git, new)?;
         }
         self.spend_git()?;
-        restore::head(&git, &new.head)?;
+        if !self.is_head(&new.head) {
+            restore::head(&git, &new.head)?;
+        }
         self.spend_git()?;
         settings(&git, old, new)?;
         self.new_index()?;
@@ -329,6 +337,15 @@ impl Place<'_> {
         self.budget.spend().map_err(|error| ActivateError::io(self.target, &error))
     }
 
+    /// Whether the file says so already; where references are kept in another way it says nothing.
+    fn is_head(&self, head: &HeadState) -> bool {
+        let wanted = match head {
+            HeadState::Branch(name) => [b"ref: ", name.as_slice(), b"\n"].concat(),
+            HeadState::Detached(oid) => format!("{oid}\n").into_bytes(),
+        };
+        std::fs::read(self.target.join(".git/HEAD")).is_ok_and(|said| said == wanted)
+    }
+
     fn new_index(&mut self) -> Result<(), ActivateError> {
         let (from, to) = (self.staging.join(NEW_INDEX), self.target.join(".git/index"));
         self.spend_git()?;
@@ -336,34 +353,43 @@ impl Place<'_> {
     }
 }
 
-/// Brings the references from the old state to the new one. One that somebody moved meanwhile is kept under another name.
-fn move_references(git: &Git, old: &State, new: &State) -> Result<(), ActivateError> {
+/// The references that are carried, as they are.
+fn references(git: &Git) -> Result<BTreeMap<Vec<u8>, Oid>, GitError> {
     let answer = git.run(&["for-each-ref", "--format=%(objectname) %(refname) %(symref)"])?;
-    let mut input = Vec::new();
-    let wanted: BTreeMap<&[u8], &Oid> = new.references.iter().map(|r| (r.name.as_slice(), &r.oid)).collect();
-    let before: BTreeMap<&[u8], &Oid> = old.references.iter().map(|r| (r.name.as_slice(), &r.oid)).collect();
     let mut here = BTreeMap::new();
     for line in repository::lines(&answer) {
         let mut parts = line.splitn(3, |b| *b == b' ');
         let (Some(id), Some(name), Some(b"")) = (parts.next(), parts.next(), parts.next()) else { continue };
         if let (Some(oid), true) = (repository::oid(id), is_carried(name)) {
-            here.insert(name, oid);
+            here.insert(name.to_vec(), oid);
         }
     }
-    for (name, oid) in &here {
+    Ok(here)
+}
+
+/// Brings the references from the old state to the new one. One that somebody moved meanwhile is kept under another name.
+fn move_references(git: &Git, here: &BTreeMap<Vec<u8>, Oid>, old: &State, new: &State) -> Result<(), ActivateError> {
+    let mut input = Vec::new();
+    let wanted: BTreeMap<&[u8], &Oid> = new.references.iter().map(|r| (r.name.as_slice(), &r.oid)).collect();
+    let before: BTreeMap<&[u8], &Oid> = old.references.iter().map(|r| (r.name.as_slice(), &r.oid)).collect();
+    for (name, oid) in here {
+        let name = name.as_slice();
         let moved = before.get(name) != Some(&oid) && wanted.get(name) != Some(&oid);
         if moved {
             let kept = [b"refs/cede-kept/", name.strip_prefix(b"refs/").unwrap_or(name)].concat();
             restore::update(&mut input, b"update", &kept, oid);
         }
         if !wanted.contains_key(name) {
-            [b"delete ", *name, b"\0\0"].iter().for_each(|part| input.extend_from_slice(part));
+            [b"delete ", name, b"\0\0"].iter().for_each(|part| input.extend_from_slice(part));
         }
     }
     for (name, oid) in wanted {
         if here.get(name) != Some(oid) {
             restore::update(&mut input, b"update", name, oid);
         }
+    }
+    if input.is_empty() {
+        return Ok(());
     }
     let git = git.clone().setting("core.logAllRefUpdates=false");
     git.feed(&["update-ref", "--stdin", "-z"], &input)?;

@@ -73,12 +73,22 @@ impl Custodian {
         }
     }
 
-    pub(super) fn send_custody(&mut self, to: DeviceId, session: SessionId) {
-        let Some(state) = self.sessions.get(&session) else { return };
-        let Some(chain) = &state.chain else { return };
-        let whole = chain.links().len() <= cede_wire::limits::CHAIN_RECORDS;
-        let links = if whole { chain.links() } else { chain.since_last_visit(to) }.to_vec();
-        self.send(to, PeerMessage::Custody(links));
+    /// Tells a device of a session what it may lack.
+    pub fn send_custody(&mut self, to: DeviceId, session: SessionId) {
+        let Some(chain) = self.chain(session) else { return };
+        let links = chain.told_to(to).to_vec();
+        let last = self.send_all_but_last(to, links);
+        self.send(to, PeerMessage::Custody(last));
+    }
+
+    /// Of a chain that is longer than a message sends all pieces but the last one, which goes with the message itself.
+    pub(super) fn send_all_but_last(&mut self, to: DeviceId, mut links: Vec<Signed<Custody>>) -> Vec<Signed<Custody>> {
+        while let Some(end) = piece(&links, to) {
+            let later = links.split_off(end);
+            self.send(to, PeerMessage::Custody(links));
+            links = later;
+        }
+        links
     }
 
     /// Tells every device that a link stands to.
@@ -105,7 +115,7 @@ impl Custodian {
         };
         let state = self.sessions.get(&session);
         let known = state.is_some_and(|state| state.chain.is_some() || state.voted.is_some());
-        match self.merge(session, links) {
+        match self.merge(Some(from), session, links) {
             Ok((_, new)) if new.is_empty() => {}
             Ok((chain, new)) if known || chain.owned_by(self.me()) => {
                 let head = chain.head();
@@ -115,8 +125,14 @@ impl Custodian {
                     self.learned.insert(from);
                 }
             }
-            // Custody of others in a session that this device never had to do with: nothing to keep.
-            Ok(_) => {}
+            // Custody of others in a session that this device never had to do with: nothing to keep, unless an offer may follow that
+            // carries only the end of the chain.
+            Ok((chain, _)) => {
+                let longer_than_a_message = (limits::WHOLE_CHAIN..=limits::TOLD_RECORDS).contains(&chain.links().len());
+                if longer_than_a_message && self.links.contains(&from) {
+                    self.told.insert(from, chain);
+                }
+            }
             Err(super::offered::Unmergeable::Rival(rival)) => {
                 self.doubt_second_word(session, links);
                 self.contest(from, session, *rival);
@@ -194,3 +210,19 @@ impl Custodian {
         self.tell(Event::Doubted(why));
     }
 }
+
+/// How many of these records one message carries; none where it carries all. There is room for one more, a certificate that goes
+/// with them. A piece never ends where `to` is the owner: an old release to it would look like one that stands.
+fn piece(links: &[Signed<Custody>], to: DeviceId) -> Option<usize> {
+    let mut bytes = 0;
+    let fits = |link: &&Signed<Custody>| {
+        bytes += link.bytes().len() + SIGNATURE_BYTES;
+        bytes <= cede_wire::limits::CHAIN_BYTES
+    };
+    let most = links.iter().take(cede_wire::limits::CHAIN_RECORDS - 1).take_while(fits).count().max(1);
+    let owner = |end: usize| Some(cede_seal::verify::verify(links.get(end.checked_sub(1)?)?).ok()?.owner());
+    (most < links.len()).then(|| (1..=most).rev().find(|end| owner(*end) != Some(to)).unwrap_or(most))
+}
+
+/// What a signed record has beside its bytes: key and signature, each with its length.
+const SIGNATURE_BYTES: usize = 104;

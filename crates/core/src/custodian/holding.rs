@@ -31,7 +31,7 @@ impl Custodian {
         let mut all = links.to_vec();
         all.push(certificate.clone());
         // What does not follow may be the fault of a third device that carries it, not of the one that made it.
-        let Ok((chain, new_links)) = self.merged_chain(session, &all) else { return };
+        let Ok((chain, new_links)) = self.merged_chain(Some(from), session, &all) else { return };
         match chain.last().clone() {
             Custody::Release(release) if release.to == self.me() => {
                 self.take_release(session, chain, new_links, release)
@@ -84,7 +84,7 @@ impl Custodian {
         let state = self.sessions.get_mut(&session).ok_or(Refusal::Expired)?;
         let wanted = |unclaimed: &mut Unclaimed| unclaimed.release.handoff == handoff;
         let unclaimed = state.unclaimed.take_if(wanted).ok_or(Refusal::Expired)?;
-        let (chain, links) = self.merged_chain(session, &unclaimed.links).map_err(|_| Refusal::Expired)?;
+        let (chain, links) = self.merged_chain(None, session, &unclaimed.links).map_err(|_| Refusal::Expired)?;
         if links.is_empty() || chain.owner() != self.me() {
             return Err(Refusal::Expired);
         }

@@ -72,6 +72,7 @@ impl Custodian {
         let whole = self.sessions.get(&session).is_some_and(|s| s.whole_chain_to == Some(to));
         let chain = if whole { chain.links() } else { chain.since_last_visit(to) }.to_vec();
         let offer = self.local.sign(&offer).map_err(|_| OfferError::Bug("foreign signer"))?;
+        let chain = self.send_all_but_last(to, chain);
         self.send(to, PeerMessage::Offer { offer, chain });
         Ok(())
     }
@@ -141,9 +142,8 @@ impl Custodian {
     pub(super) fn send_release(&mut self, session: SessionId, to: DeviceId, whole: bool) {
         let Some(chain) = self.sessions.get(&session).and_then(|s| s.chain.as_ref()) else { return };
         let Some(certificate) = chain.last_signed().cloned() else { return };
-        let fits = chain.before_last().len() <= cede_wire::limits::CHAIN_RECORDS;
-        let before = if whole && fits { chain.before_last() } else { chain.before_last_for(to) };
-        let chain = before.to_vec();
+        let before = if whole { chain.before_last() } else { chain.before_last_for(to) }.to_vec();
+        let chain = self.send_all_but_last(to, before);
         self.send(to, PeerMessage::Release { certificate, chain });
     }
 

@@ -171,5 +171,6 @@ impl Custodian {
     /// A link is gone. Nothing is decided by that.
     pub fn link_down(&mut self, device: DeviceId) {
         self.links.remove(&device);
+        self.told.remove(&device);
     }
 }

@@ -71,7 +71,7 @@ impl Custodian {
             let detail = "this device's records are damaged or restored; its operator must confirm first";
             return Err((Refusal::Busy, detail));
         }
-        let (chain, links) = self.merged_chain(id, links)?;
+        let (chain, links) = self.merged_chain(Some(offer.source), id, links)?;
         self.check_owner(offer, &chain)?;
         if let Some(considered) = self.standing_attempt(offer, &chain)? {
             return Ok(considered);
@@ -82,23 +82,35 @@ impl Custodian {
     }
 
     /// The chain with what a peer says of it, and the part of it that is new here. Source: SPEC H-3.
-    pub(super) fn merged_chain(&self, id: SessionId, links: &[Signed<Custody>]) -> Result<Merged, No> {
-        self.merge(id, links).map_err(|error| match error {
+    pub(super) fn merged_chain(
+        &self,
+        from: Option<DeviceId>,
+        id: SessionId,
+        links: &[Signed<Custody>],
+    ) -> Result<Merged, No> {
+        self.merge(from, id, links).map_err(|error| match error {
             Unmergeable::No(no) => no,
             Unmergeable::Rival(_) => (Refusal::Unauthorized, "two records claim one place in the custody chain"),
         })
     }
 
-    /// The same, where two records that claim one place are something to act on. A seize counts with its votes. Source: SPEC
-    /// H-31, H-33.
-    pub(super) fn merge(&self, id: SessionId, links: &[Signed<Custody>]) -> Result<Merged, Unmergeable> {
-        if links.len() > cede_wire::limits::CHAIN_RECORDS {
+    /// The same, where two records that claim one place are something to act on. A seize counts with its votes. `from` is whose
+    /// message the records came in, where they are not this device's own. Source: SPEC H-31, H-33.
+    pub(super) fn merge(
+        &self,
+        from: Option<DeviceId>,
+        id: SessionId,
+        links: &[Signed<Custody>],
+    ) -> Result<Merged, Unmergeable> {
+        if from.is_some() && links.len() > cede_wire::limits::CHAIN_RECORDS {
             return Err(Unmergeable::No((Refusal::TooLarge, "the custody chain is too long")));
         }
         let known = self.sessions.get(&id).and_then(|s| s.chain.as_ref());
-        let chain = match known {
-            Some(known) => {
-                let mut chain = known.clone();
+        // What was told before proves itself as if it had come at once: nothing of it is known here.
+        let told = from.and_then(|from| self.told.get(&from)).filter(|told| told.session() == id);
+        let chain = match known.or_else(|| told.filter(|_| Chain::from_links(links).is_err())) {
+            Some(before) => {
+                let mut chain = before.clone();
                 chain.merge(links).map(|()| chain)
             }
             None => Chain::from_links(links),
@@ -278,7 +290,7 @@ impl Custodian {
 
     /// The chain may have grown while the question waited.
     fn still_offered(&self, asked: &Asked) -> Result<(Chain, Vec<Signed<Custody>>), No> {
-        let merged = self.merged_chain(asked.offer.key.id(), &asked.links)?;
+        let merged = self.merged_chain(None, asked.offer.key.id(), &asked.links)?;
         self.check_owner(&asked.offer, &merged.0)?;
         Ok(merged)
     }

@@ -65,6 +65,7 @@ impl Custodian {
             incarnation,
             sessions: BTreeMap::new(),
             links: BTreeSet::new(),
+            told: BTreeMap::new(),
             outputs: VecDeque::new(),
             trust,
             doubt: None,

@@ -154,10 +154,10 @@ impl Custodian {
         if heard || voter == seizing.prospect.owner {
             return;
         }
-        let whole = chain.links().len() <= cede_wire::limits::CHAIN_RECORDS;
-        let links = if whole { chain.links() } else { chain.since_last_visit(voter) }.to_vec();
+        let links = chain.told_to(voter).to_vec();
         let (generation, members) = (seizing.prospect.next_token.generation, seizing.members);
-        self.send(voter, PeerMessage::SeizeQuery { session, generation, members, chain: links });
+        let chain = self.send_all_but_last(voter, links);
+        self.send(voter, PeerMessage::SeizeQuery { session, generation, members, chain });
     }
 
     pub(super) fn handle_seize_answer(

@@ -28,6 +28,7 @@ mod faults;
 mod hostile;
 mod late;
 mod liars;
+mod long;
 mod moments;
 mod phases;
 mod questions;

@@ -58,7 +58,7 @@ impl Custodian {
                 "this device's records may not be the newest; its operator must confirm first",
             ));
         }
-        let chain = self.chain_of_query(asks)?;
+        let chain = self.chain_of_query(from, asks)?;
         self.check_lost(chain.owner(), from)?;
         self.check_once(from, asks, &chain)?;
         Ok(chain.head())
@@ -72,8 +72,8 @@ impl Custodian {
         }
     }
 
-    fn chain_of_query(&self, asks: &Asks<'_>) -> Result<Chain, No> {
-        let chain = match self.merge(asks.session, asks.chain) {
+    fn chain_of_query(&self, from: DeviceId, asks: &Asks<'_>) -> Result<Chain, No> {
+        let chain = match self.merge(Some(from), asks.session, asks.chain) {
             Ok((chain, _)) => chain,
             Err(Unmergeable::Rival(_)) => self.contested_chain(asks)?,
             Err(Unmergeable::No(no)) => return Err(no),

@@ -10,9 +10,10 @@ use cede_tests::devices::{Answers, Device, pair, request, wait_until};
 use cede_wire::control::tasks::AskRequest;
 use cede_wire::control::{Answer, ApprovalSummary, Command, Phase, ReplyBody, SendRequest, TransferState};
 use cede_wire::id::SessionId;
+use cede_wire::task::TaskScope;
 
 /// Rounds of every kind with each of two peers: a peer is not asked about more than thirty times in ten minutes.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 6;
 /// Peers, of which each has at most three questions at once.
 const PEERS: usize = 7;
 /// Questions that are cleared together.
@@ -134,7 +135,8 @@ impl Desk {
             }
             Kind::Task => {
                 let task = format!("say that it is round {round}");
-                Command::Ask(AskRequest { device: "server".into(), task, wait: true, ..AskRequest::default() })
+                let scope = TaskScope { minutes: 5, ..TaskScope::default() };
+                Command::Ask(AskRequest { device: "server".into(), task, scope, wait: true, ..AskRequest::default() })
             }
             Kind::Receive => Command::To(request("server", *session)),
             Kind::Give => Command::Take { session: session.to_string(), wait: false, carry_only: false },
@@ -172,7 +174,7 @@ impl Kind {
         match body {
             ReplyBody::Done(_) | ReplyBody::Failed(_) => true,
             ReplyBody::Sending(files) => !matches!(files.state, TransferState::Queued | TransferState::Offered),
-            ReplyBody::Task(task) => task.state != "waiting",
+            ReplyBody::Task(task) => !matches!(task.state.as_str(), "queued" | "waiting"),
             ReplyBody::Progress(progress) => {
                 !matches!(progress.phase, Phase::Preparing | Phase::Waiting | Phase::Offered)
             }

@@ -140,7 +140,11 @@ fn wanted() -> Result<Wanted, String> {
             other => return Err(format!("unknown: {other}")),
         }
     }
-    if wanted.program.is_file() { Ok(wanted) } else { Err(format!("no program at {}", wanted.program.display())) }
+    // The daemons run elsewhere.
+    match wanted.program.canonicalize() {
+        Ok(program) if program.is_file() => Ok(Wanted { program, ..wanted }),
+        _ => Err(format!("no program at {}", wanted.program.display())),
+    }
 }
 
 fn print(figures: &Figures) {

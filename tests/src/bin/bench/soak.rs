@@ -202,7 +202,13 @@ impl Bench {
             TellRequest { device, text, until: TellUntil::Received, wait_ms: Some(60_000), ..TellRequest::default() };
         let told = self.devices[from].ask(Command::Tell(request)).expect("it is told");
         let Answer::Told(letter) = told else { panic!("no letter") };
-        let there = &self.devices[to];
+        // After a cut the line is perhaps not back yet; then it waits and comes by itself.
+        let (sender, there) = (&self.devices[from], &self.devices[to]);
+        let id = letter.id.clone();
+        wait_until(
+            "it came",
+            || matches!(sender.ask(Command::Letter { id: id.clone() }), Ok(Answer::Letter { letter, .. }) if letter.state == "received"),
+        );
         drop(there.ask(Command::Letter { id: letter.id.clone() }).expect("it is there"));
         there.ask(Command::MarkLetter { id: letter.id, acted: true }).expect("it is marked");
         self.done.messages += 1;

@@ -1,6 +1,5 @@
 //! Hands and words that come too late, or speak of something else.
 
-use cede_seal::verify::verify;
 use cede_wire::message::HandoffStatus;
 
 use super::*;
@@ -241,47 +240,4 @@ fn payload_that_does_not_come_in_time_is_given_up_without_a_word_of_the_source()
     let late = |message: &PeerMessage| matches!(message, PeerMessage::Refuse { refusal: Refusal::TimedOut, .. });
     assert!(late(net.last_sent(B)), "{:?}", net.last_sent(B));
     net.only_owner(A, &[1, 2]);
-}
-
-/// Shows: H-3, H-31
-#[test]
-#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
-fn chain_that_is_longer_than_a_message_travels_from_the_last_visit_on() {
-    let mut net = Net::three();
-    let long = cede_wire::limits::CHAIN_RECORDS + 2;
-    let devices = [A, B, C].map(|node| net.nodes[node].local.clone());
-    let mut links = vec![genesis(&devices[A], &key())];
-    let there_and_back = core::iter::repeat_n([[A, B], [B, A]], long / 2).flatten();
-    for ([from, to], epoch) in there_and_back.chain([[A, C], [C, A]]).zip(0..) {
-        let release = release(&devices[from], devices[to].device(), links.last().unwrap(), epoch);
-        links.push(devices[from].sign(&Custody::Release(release)).unwrap());
-    }
-    let last = (*verify(links.last().unwrap()).unwrap()).clone();
-    let (token, handoff, session) = (last.token(), HandoffId::new([200; 16]), session());
-    let known: Vec<Record> = links.into_iter().map(Record::Custody).collect();
-    for (node, mut own) in [
-        (A, vec![Record::Active { session, handoff, token }, Record::Installed { session, handoff }]),
-        (B, Vec::new()),
-        (C, vec![Record::Retired { session, handoff }]),
-    ] {
-        net.nodes[node].journal = known.clone();
-        net.nodes[node].journal.append(&mut own);
-        net.crash(node);
-    }
-    net.only_owner(A, &[1, 2]);
-    let short = |links: &[Signed<Custody>]| links.len() < 10 && !links.is_empty();
-    net.deliver(B, A, &PeerMessage::CustodyQuery(Vec::new()));
-    assert!(matches!(net.last_sent(A), PeerMessage::Custody(links) if short(links)));
-    net.mail.clear();
-    net.heal();
-    let handoff = net.give(A, B);
-    net.only_owner(B, &[1, 2]);
-    net.deliver(B, A, &PeerMessage::ReleaseQuery { handoff, session });
-    assert!(matches!(net.last_sent(A), PeerMessage::Release { chain, .. } if short(chain)));
-    net.give(B, A);
-    net.lose_device(A);
-    net.seize(B).unwrap();
-    let asked = net.find_sent(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
-    assert!(matches!(asked, PeerMessage::SeizeQuery { chain, .. } if short(&chain)));
-    assert!(net.acts(B));
 }

@@ -1,0 +1,129 @@
+//! Chains that are longer than a message.
+
+use cede_seal::verify::verify;
+use cede_wire::canonical::Signed;
+use cede_wire::custody::Custody;
+use cede_wire::id::HandoffId;
+use cede_wire::limits::{CHAIN_BYTES, CHAIN_RECORDS};
+use cede_wire::message::PeerMessage;
+use cede_wire::record::Record;
+
+use super::*;
+
+/// Three devices. A is the owner of a session with so many records of moves between A and B, and the rest of its journal.
+fn with_records(moves: usize, guest: bool) -> Net {
+    let mut net = Net::three();
+    let devices = [A, B, C].map(|node| net.nodes[node].local.clone());
+    let mut links = vec![genesis(&devices[A], &key())];
+    let there_and_back = core::iter::repeat_n([[A, B], [B, A]], moves / 2).flatten();
+    let visit = [[A, C], [C, A]].into_iter().filter(|_| guest);
+    for ([from, to], epoch) in there_and_back.chain(visit).zip(0..) {
+        let release = release(&devices[from], devices[to].device(), links.last().unwrap(), epoch);
+        links.push(devices[from].sign(&Custody::Release(release)).unwrap());
+    }
+    let last = (*verify(links.last().unwrap()).unwrap()).clone();
+    let (token, handoff, session) = (last.token(), HandoffId::new([200; 16]), session());
+    let known: Vec<Record> = links.into_iter().map(Record::Custody).collect();
+    let at_rest = vec![Record::Active { session, handoff, token }, Record::Installed { session, handoff }];
+    let left = vec![Record::Retired { session, handoff }];
+    for (node, mut own) in
+        [(A, at_rest), (B, Vec::new()), (C, left)].into_iter().filter(|(node, _)| *node != C || guest)
+    {
+        net.nodes[node].journal = known.clone();
+        net.nodes[node].journal.append(&mut own);
+        net.crash(node);
+    }
+    net.only_owner(A, &[1, 2]);
+    net
+}
+
+/// The records in each message that was sent since then.
+fn carried(net: &Net, since: usize) -> Vec<&[Signed<Custody>]> {
+    net.sent.iter().skip(since).filter_map(|(_, message)| links(message)).collect()
+}
+
+fn links(message: &PeerMessage) -> Option<&[Signed<Custody>]> {
+    match message {
+        PeerMessage::Custody(links) => Some(links),
+        PeerMessage::Offer { chain, .. } | PeerMessage::Release { chain, .. } => Some(chain),
+        _ => None,
+    }
+}
+
+fn fits(links: &[Signed<Custody>]) -> bool {
+    links.len() < CHAIN_RECORDS && links.iter().map(|link| link.bytes().len()).sum::<usize>() <= CHAIN_BYTES
+}
+
+/// Shows: H-3, H-31
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
+fn chain_that_is_longer_than_a_message_travels_from_the_last_visit_on() {
+    let mut net = with_records(CHAIN_RECORDS + 2, true);
+    let short = |links: &[Signed<Custody>]| links.len() < 10 && !links.is_empty();
+    net.deliver(B, A, &PeerMessage::CustodyQuery(Vec::new()));
+    assert!(matches!(net.last_sent(A), PeerMessage::Custody(links) if short(links)));
+    net.mail.clear();
+    net.heal();
+    let since = net.sent.len();
+    let handoff = net.give(A, B);
+    net.only_owner(B, &[1, 2]);
+    assert!(carried(&net, since).into_iter().all(|links| links.len() < 10));
+    // Who asks for its release has perhaps lost everything before it: it gets all of it.
+    let since = net.sent.len();
+    net.deliver(B, A, &PeerMessage::ReleaseQuery { handoff, session: session() });
+    let pieces = carried(&net, since);
+    assert!(pieces.iter().all(|links| fits(links)));
+    assert_eq!(pieces.iter().map(|links| links.len()).sum::<usize>(), CHAIN_RECORDS + 5);
+    net.run();
+    net.give(B, A);
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    let asked = net.find_sent(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
+    assert!(matches!(asked, PeerMessage::SeizeQuery { chain, .. } if short(&chain)));
+    assert!(net.acts(B));
+}
+
+/// Shows: H-3
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
+fn session_with_a_chain_of_several_messages_goes_to_a_device_that_never_had_it() {
+    let mut net = with_records(2 * CHAIN_RECORDS + 100, false);
+    net.heal();
+    let since = net.sent.len();
+    net.give(A, C);
+    net.only_owner(C, &[1, 2]);
+    assert!(carried(&net, since).into_iter().all(fits));
+    assert_eq!(net.nodes[C].custodian.chain(session()).unwrap().links().len(), 2 * CHAIN_RECORDS + 102);
+    net.crash(C);
+    net.only_owner(C, &[1, 2]);
+    net.heal();
+    net.give(C, A);
+    net.only_owner(A, &[1, 2]);
+}
+
+/// Shows: H-3, H-31
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
+fn device_that_never_had_a_session_votes_on_a_chain_of_several_messages() {
+    let mut net = with_records(2 * CHAIN_RECORDS + 100, false);
+    net.heal();
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    assert!(net.acts(B));
+}
+
+/// Shows: H-3
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
+fn nothing_of_a_chain_that_was_told_in_part_outlives_its_link() {
+    let mut net = with_records(2 * CHAIN_RECORDS + 100, false);
+    net.heal();
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    net.give(A, C);
+    let offer = net.find_sent(|message| matches!(message, PeerMessage::Offer { .. }));
+    net.crash(C);
+    net.deliver(A, C, &offer);
+    assert!(matches!(net.last_sent(C), PeerMessage::Refuse { .. }), "{:?}", net.last_sent(C));
+}
