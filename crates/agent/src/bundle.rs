@@ -6,5 +6,5 @@
 mod gather;
 mod place;
 
-pub use gather::{Bundle, GatherError, gather, shown, sources_of};
+pub use gather::{Bundle, GatherError, as_offered, gather, shown, sources_of};
 pub use place::{PlaceError, Tamed, discard, finish, is_spent, write};

@@ -229,7 +229,8 @@ impl Transfers {
         let going = self.going.iter().filter(|(_, going)| going.until <= now.monotonic).map(|(id, _)| *id);
         let coming = self.coming.iter().filter(|(_, coming)| coming.until <= now.monotonic).map(|(id, _)| *id);
         for id in going.chain(coming).collect::<Vec<_>>() {
-            self.end_here(id, Refusal::Expired, "it took too long");
+            let late = "it took too long";
+            self.end_here(id, Refusal::Expired, late, late);
         }
     }
 
@@ -249,7 +250,21 @@ impl Transfers {
     /// # Errors
     /// [`TransferError::Unknown`].
     pub fn stop(&mut self, transfer: TransferId, refusal: Refusal, detail: &str) -> Result<(), TransferError> {
-        if self.end_here(transfer, refusal, detail) { Ok(()) } else { Err(TransferError::Unknown) }
+        self.stop_saying(transfer, refusal, detail, detail)
+    }
+
+    /// The same where the other side is told other words: where something lies on this device is not for it.
+    ///
+    /// # Errors
+    /// [`TransferError::Unknown`].
+    pub fn stop_saying(
+        &mut self,
+        transfer: TransferId,
+        refusal: Refusal,
+        here: &str,
+        there: &str,
+    ) -> Result<(), TransferError> {
+        if self.end_here(transfer, refusal, here, there) { Ok(()) } else { Err(TransferError::Unknown) }
     }
 
     /// Receiver: it cannot go on now, and the sender hears why. Nothing of it is given up. Source: SPEC F-13
@@ -267,7 +282,8 @@ impl Transfers {
         let going = self.going.iter().filter(|(_, going)| going.offer.destination == peer).map(|(id, _)| *id);
         let coming = self.coming.iter().filter(|(_, coming)| coming.offer.source == peer).map(|(id, _)| *id);
         for id in going.chain(coming).collect::<Vec<_>>() {
-            self.end_here(id, Refusal::NotGranted, "the other device was removed");
+            let removed = "the other device was removed";
+            self.end_here(id, Refusal::NotGranted, removed, removed);
         }
     }
 
@@ -301,12 +317,12 @@ impl Transfers {
     }
 
     /// Ends it and tells the other side. False: there is none.
-    fn end_here(&mut self, transfer: TransferId, refusal: Refusal, detail: &str) -> bool {
+    fn end_here(&mut self, transfer: TransferId, refusal: Refusal, here: &str, there: &str) -> bool {
         let going = self.going.get(&transfer).map(|going| going.offer.destination);
         let coming = self.coming.get(&transfer).map(|coming| coming.offer.source);
         let Some(peer) = going.or(coming) else { return false };
-        self.become_ended(transfer, (peer, going.is_some()), TransferEnd::Not(refusal, short(detail)), true);
-        self.send(peer, TransferMessage::End { transfer, refusal, detail: short(detail) });
+        self.become_ended(transfer, (peer, going.is_some()), TransferEnd::Not(refusal, short(here)), true);
+        self.send(peer, TransferMessage::End { transfer, refusal, detail: short(there) });
         true
     }
 

@@ -1,7 +1,7 @@
 //! What every task of the daemon shares.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cede_agent::adapter::{Adapter, Surroundings};
@@ -11,6 +11,7 @@ use cede_store::home::Home;
 use cede_store::objects::Objects;
 use cede_store::stage::{Stage, StageError};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
+use cede_wire::message::PeerMessage;
 use cede_wire::record::PlacedSession;
 use cede_wire::session::{AgentKind, SessionInfo};
 use dashmap::DashMap;
@@ -176,10 +177,33 @@ impl Context {
         info
     }
 
+    /// Why something did not move, in words for another device: places below the home directory begin with `~`, as it knows them
+    /// from its offers. Where that home lies is not for it.
+    pub(crate) fn name_places_for_peers(&self, message: &mut PeerMessage) {
+        if let PeerMessage::Refuse { detail, .. } | PeerMessage::TakeAnswer { answer: Err((_, detail)), .. } = message {
+            *detail = below_home(detail, &self.surroundings.home);
+        }
+    }
+
     /// A directory of its own below the state directory.
     pub(crate) fn place(&self, kind: &str, name: &str) -> PathBuf {
         self.state.join(kind).join(name)
     }
+}
+
+fn below_home(text: &str, home: &Path) -> String {
+    let home = cede_wire::path::escape(home.as_os_str().as_encoded_bytes());
+    let (mut short, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(&home).filter(|_| home.len() > 1) {
+        let (before, after) = (rest.get(..at).unwrap_or_default(), rest.get(at + home.len()..).unwrap_or_default());
+        short.push_str(before);
+        let in_a_name = |c: char| c.is_alphanumeric() || "._-/".contains(c);
+        let begins = short.chars().next_back().is_none_or(|c| !in_a_name(c));
+        let ends = after.starts_with('/') || !after.starts_with(in_a_name);
+        short.push_str(if begins && ends { "~" } else { &home });
+        rest = after;
+    }
+    short + rest
 }
 
 /// What was looked for, or none where it is not there. What cannot be read is an error, and never absent.
@@ -200,4 +224,20 @@ pub(crate) fn patiently<T>(attempt: impl Fn() -> Result<T, StageError>) -> Resul
         }
     }
     attempt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_reads_of_no_home_where_it_lies() {
+        let short = |text: &str| below_home(text, Path::new("/home/ann"));
+        assert_eq!(short("cannot read /home/ann/src/a: denied"), "cannot read ~/src/a: denied");
+        assert_eq!(short("/home/ann: denied, '/home/ann/b' too"), "~: denied, '~/b' too");
+        for other in ["/home/anna/b", "/srv/home/ann/b", "~/b", ""] {
+            assert_eq!(short(other), other);
+        }
+        assert_eq!(below_home("cannot read /etc", Path::new("/")), "cannot read /etc");
+    }
 }

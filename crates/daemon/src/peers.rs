@@ -242,7 +242,8 @@ impl Peers {
 
 impl Actor {
     /// Sends, now or as soon as the peer is reached.
-    pub(crate) fn send(&mut self, to: DeviceId, message: PeerMessage) {
+    pub(crate) fn send(&mut self, to: DeviceId, mut message: PeerMessage) {
+        self.context.name_places_for_peers(&mut message);
         if !self.peers.is_member(to) {
             // It was removed: what an attempt still has to say goes to nobody.
             return;

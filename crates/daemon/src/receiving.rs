@@ -65,6 +65,17 @@ impl FetchError {
         if is_full(error.kind()) { Self::NoSpace(error.to_string()) } else { Self::World(error.to_string()) }
     }
 
+    /// In words for the sender, which learns what helps and not where anything lies here.
+    pub(crate) fn there(&self) -> String {
+        match self {
+            Self::CannotPlace(_) => {
+                "it cannot be put into its place there, and that device says why: cede transfers".to_owned()
+            }
+            Self::World(_) | Self::NoSpace(_) => "that device cannot write, and says why: cede transfers".to_owned(),
+            Self::Integrity(_) | Self::Undecodable(_) | Self::OutsideScope(_) | Self::Stopping => self.to_string(),
+        }
+    }
+
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
             Self::Integrity(_) => Refusal::IntegrityFailed,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use cede_agent::chunk::SourceFiles;
+use cede_agent::chunk::{ReadChunkError, SourceFiles};
 use cede_carrier::link::Link;
 use cede_seal::chunk::ChunkFrame;
 use cede_seal::exchange::{HandoffKeys, StreamKeys};
@@ -27,7 +27,7 @@ pub(crate) enum Content {
 impl Content {
     fn read(&self, chunk: &ChunkRef, into: &mut Vec<u8>) -> Result<(), SendError> {
         match self {
-            Self::Files(files) => files.read(&chunk.id, into).map_err(|error| SendError::Changed(error.to_string())),
+            Self::Files(files) => files.read(&chunk.id, into).map_err(SendError::Changed),
             Self::Catalog { bytes, chunks } => {
                 let piece =
                     slice_of(bytes, chunks, chunk.id).ok_or(SendError::Bug("a chunk that the catalog lacks"))?;
@@ -59,7 +59,7 @@ pub(crate) enum SendError {
     Link,
     /// A file is not what it was when it was captured.
     #[error("the session changed while it was sent: {0}")]
-    Changed(String),
+    Changed(ReadChunkError),
     /// A rule of ours failed.
     #[error("fault of ours: {0}")]
     Bug(&'static str),

@@ -159,7 +159,7 @@ fn name_that_is_taken_is_never_overwritten() {
     assert!(noted.iter().all(|line| line.by == Some(DecidedBy::Rule) && line.shown.is_some()));
 }
 
-/// Shows: F-5
+/// Shows: F-5, F-14
 #[test]
 fn file_that_changes_before_it_is_sent_ends_the_transfer_and_is_named() {
     let devices = Devices::paired(CEDE);
@@ -172,9 +172,26 @@ fn file_that_changes_before_it_is_sent_ends_the_transfer_and_is_named() {
     decide(&devices.b, &waiting, true);
     let failure = refused(end(asked));
     assert_eq!(failure.refusal, Some(Refusal::IntegrityFailed));
-    assert!(failure.why.contains("changed") && failure.why.contains("log.txt"), "{}", failure.why);
+    assert!(failure.why.contains("log.txt changed at the sender"), "{}", failure.why);
+    wait_until("it is said there", || transfers(&devices.b)[0].refusal.is_some());
+    let told = transfers(&devices.b).remove(0).detail;
+    assert!(told.contains("log.txt changed at the sender") && !told.contains('/'), "{told}");
     wait_until("nothing is left of it", || names(&devices.b.state().join("stages")).is_empty());
     assert_eq!(names(&received(&devices.b)), [""; 0]);
+}
+
+/// Shows: F-14
+#[test]
+fn what_cannot_be_put_into_its_place_says_where_to_its_own_person_alone() {
+    let devices = Devices::friends(CEDE);
+    let path = file(&devices.a, "f", 1_000);
+    std::fs::create_dir_all(received(&devices.b)).unwrap();
+    std::fs::write(received(&devices.b).join("laptop"), "in the way").unwrap();
+    let failure = refused(send(&devices, &path));
+    assert_eq!(failure.refusal, Some(Refusal::DestinationCannotResume));
+    assert!(failure.why.contains("cannot be put into its place there") && !failure.why.contains('/'), "{failure:?}");
+    let there = transfers(&devices.b).remove(0).detail;
+    assert!(there.contains(&received(&devices.b).join("laptop").display().to_string()), "{there}");
 }
 
 /// Shows: F-9, F-11

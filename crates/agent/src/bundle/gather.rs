@@ -13,7 +13,9 @@ use cede_wire::limits::{CATALOG_ENTRIES, SCOPE_PATHS, TRANSFER_LINES, TRANSFER_S
 use cede_wire::path::{PathError, RelPath, escape};
 use cede_wire::transfer::{FileCatalog, Shown, ShownPath};
 
-use crate::chunk::{Chunker, FileStat, ReadError, Reading, SourceFiles, Want, open_regular, shown as shown_path};
+use crate::chunk::{
+    Chunker, FileStat, ReadChunkError, ReadError, Reading, SourceFiles, Want, open_regular, shown as shown_path,
+};
 use crate::limits::PATHS_SHOWN;
 use crate::tree::{Names, is_secret_looking};
 
@@ -114,6 +116,28 @@ pub fn sources_of(catalog: &[u8], roots: &[PathBuf]) -> Result<SourceFiles, Deco
     }
     sources.sort();
     Ok(sources)
+}
+
+/// The same error by the name under which the file was offered: where it lies here is not for who reads it there.
+#[must_use]
+pub fn as_offered(error: ReadChunkError, roots: &[PathBuf]) -> ReadChunkError {
+    let name = |path: String| {
+        let below = |root: &PathBuf| {
+            let rest = path.strip_prefix(&shown_path(root)).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+            Some(shown_path(Path::new(root.file_name()?)) + rest)
+        };
+        roots.iter().find_map(below).unwrap_or_else(|| path.rsplit('/').next().unwrap_or_default().to_owned())
+    };
+    match error {
+        ReadChunkError::Unknown(id) => ReadChunkError::Unknown(id),
+        ReadChunkError::Changed { path } => ReadChunkError::Changed { path: name(path) },
+        ReadChunkError::Read(error) => ReadChunkError::Read(match error {
+            ReadError::Missing(path) => ReadError::Missing(name(path)),
+            ReadError::NotRegular(path) => ReadError::NotRegular(name(path)),
+            ReadError::Changing(path) => ReadError::Changing(name(path)),
+            ReadError::Io { path, kind } => ReadError::Io { path: name(path), kind },
+        }),
+    }
 }
 
 struct Found {

@@ -511,7 +511,7 @@ impl Move {
             // A lost link is told by the actor; the destination accepts again when it is back.
             Ok(()) | Err(SendError::Link) => Ok(()),
             Err(SendError::Changed(what)) => {
-                tracing::debug!(session = %self.session.short(), what, "capturing again");
+                tracing::debug!(session = %self.session.short(), %what, "capturing again");
                 Err(Interruption::Changed)
             }
             Err(SendError::Bug(what)) => Err(Interruption::Over(failure(exit::FAILED, "fault of ours", what, ""))),

@@ -252,8 +252,8 @@ fn plan(context: &Context, id: LetterId, letter: &Letter, scope: &TaskScope) -> 
     let agent = turns::choose(&context.surroundings, wanted)
         .map_err(|why| (Refusal::DestinationCannotResume, why.to_string()))?;
     let (directory, own) = match (&session, &scope.directory) {
-        (Some(info), _) => (existing(context, Path::new(&info.directory))?, false),
-        (None, Some(typed)) => (existing(context, &expanded(context, typed))?, false),
+        (Some(info), _) => (existing(context, Path::new(&info.directory), "the session's directory")?, false),
+        (None, Some(typed)) => (existing(context, &expanded(context, typed), typed)?, false),
         (None, None) => (context.place("tasks", &mark(id)).join("work"), true),
     };
     let plan = Plan { agent, session: session.map(|info| info.key), directory, own };
@@ -317,9 +317,9 @@ fn expanded(context: &Context, typed: &str) -> PathBuf {
 /// Directories in which the system shows and changes itself.
 const OF_THE_SYSTEM: [&str; 2] = ["/proc", "/sys"];
 
-/// A directory by its real name, which is what is shown and what is used.
-fn existing(context: &Context, directory: &Path) -> Result<PathBuf, Hindrance> {
-    let cannot = |why: &str| (Refusal::DestinationCannotResume, format!("{}: {why}", directory.display()));
+/// A directory by its real name, which is what is shown and what is used. The asker hears of it as it was asked for.
+fn existing(context: &Context, directory: &Path, asked: &str) -> Result<PathBuf, Hindrance> {
+    let cannot = |why: &str| (Refusal::DestinationCannotResume, format!("{asked}: {why}"));
     let real = directory.canonicalize().map_err(|error| cannot(&error.to_string()))?;
     if !real.is_dir() {
         return Err(cannot("is not a directory"));

@@ -58,7 +58,7 @@ fn perform(context: &Context, order: &Order) -> (TaskResult, String) {
         false => Ok(()),
     });
     if let Err(error) = made {
-        return failed(&format!("{}: {error}", directory.display()));
+        return failed(&format!("its directory cannot be made: {error}"));
     }
     let turn = turn(order.id, &order.plan, &order.scope, prompt(order));
     let invocation = match turns::invocation(&context.surroundings, &turn) {

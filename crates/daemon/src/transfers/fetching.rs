@@ -74,8 +74,12 @@ impl Fetching {
                 context.tell(move |actor| actor.hold_files(transfer)).await;
             }
             Err(error) => {
-                let (refusal, detail) = (error.refusal(), error.to_string());
-                context.tell(move |actor| actor.refuse_files(transfer, refusal, &detail)).await;
+                // It is refused once: there is no question any more.
+                let stop = move |actor: &mut Actor| {
+                    let (here, there) = (error.to_string(), error.there());
+                    actor.transfers.stop_saying(transfer, error.refusal(), &here, &there)
+                };
+                context.tell(move |actor| drop(stop(actor))).await;
             }
         }
     }

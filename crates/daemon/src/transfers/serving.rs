@@ -1,10 +1,12 @@
 //! What was approved is served: lists and content, as they are asked for, over one link after the other.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use cede_agent::bundle::sources_of;
+use cede_agent::bundle::{as_offered, sources_of};
+use cede_agent::chunk::{ReadChunkError, ReadError};
 use cede_carrier::link::Link;
 use cede_seal::exchange::{ExchangeSecret, HandoffKeys, TransferContext};
 use cede_seal::verify::Verified;
@@ -38,6 +40,7 @@ struct Serving {
 struct Loaded {
     content: Arc<Content>,
     list: Vec<ChunkRef>,
+    roots: Vec<PathBuf>,
 }
 
 /// Why an exchange ended.
@@ -140,7 +143,7 @@ impl Serving {
             return Err(Ended::Link);
         }
         while let Some((of, bitmap)) = self.needs.recv().await {
-            let Loaded { content, list } = self.load(&offer, of).await?;
+            let Loaded { content, list, roots } = self.load(&offer, of).await?;
             let chunks = Part::all(sending::selected(&list, &bitmap));
             if of == NeedOf::Payload {
                 let all: u64 = list.iter().map(|chunk| u64::from(chunk.length)).sum();
@@ -154,7 +157,7 @@ impl Serving {
                 self.context.ask(begin).await.map_err(|_| Ended::Link)?;
             }
             drop(list);
-            self.send(&content, chunks, of).await?;
+            self.send((&content, &roots), chunks, of).await?;
         }
         Ok(())
     }
@@ -169,7 +172,12 @@ impl Serving {
     }
 
     /// Streams that end soon: whatever else is to travel on this link gets its turn between them.
-    async fn send(&self, content: &Arc<Content>, mut rest: Part, of: NeedOf) -> Result<(), Ended> {
+    async fn send(
+        &self,
+        (content, roots): (&Arc<Content>, &[PathBuf]),
+        mut rest: Part,
+        of: NeedOf,
+    ) -> Result<(), Ended> {
         let shown = if of == NeedOf::Payload { self.sent.clone() } else { Arc::default() };
         while let Some(part) = rest.take(limits::TRANSFER_TURN_BYTES) {
             let sending = sending::send(&self.link, &self.keys, &self.numbers, content.clone(), part, shown.clone());
@@ -187,8 +195,8 @@ impl Serving {
             match sent {
                 Ok(()) => {}
                 Err(SendError::Link) => return Err(Ended::Link),
-                Err(error @ SendError::Changed(_)) => {
-                    return Err(Ended::Over(Refusal::IntegrityFailed, changed(&error)));
+                Err(SendError::Changed(what)) => {
+                    return Err(Ended::Over(Refusal::IntegrityFailed, changed(what, roots)));
                 }
                 Err(error @ SendError::Bug(_)) => return Err(Ended::Over(Refusal::Cancelled, error.to_string())),
             }
@@ -204,10 +212,17 @@ impl Serving {
     }
 }
 
-fn changed(error: &SendError) -> String {
-    match error {
-        SendError::Changed(what) => format!("it changed at the sender before it was sent: {what}"),
-        SendError::Link | SendError::Bug(_) => error.to_string(),
+/// In words for both sides.
+fn changed(error: ReadChunkError, roots: &[PathBuf]) -> String {
+    match as_offered(error, roots) {
+        ReadChunkError::Changed { path }
+        | ReadChunkError::Read(ReadError::Missing(path) | ReadError::NotRegular(path) | ReadError::Changing(path)) => {
+            format!("{path} changed at the sender before it was sent")
+        }
+        ReadChunkError::Read(ReadError::Io { path, kind }) => {
+            format!("{path} cannot be read at the sender now: {kind}")
+        }
+        unknown @ ReadChunkError::Unknown(_) => unknown.to_string(),
     }
 }
 
@@ -230,5 +245,5 @@ fn load(context: &Context, offer: &TransferOffer, of: NeedOf) -> Result<Loaded, 
             (Content::Files(Arc::new(sources)), chunks)
         }
     };
-    Ok(Loaded { content: Arc::new(content), list })
+    Ok(Loaded { content: Arc::new(content), list, roots: plan.roots })
 }
