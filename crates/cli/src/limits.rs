@@ -91,6 +91,10 @@ pub(crate) const TELL_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest line that `cede mcp` reads, in bytes. A message of 256 KiB whose every byte is escaped as six fits.
 pub(crate) const MCP_LINE_BYTES: usize = 2 << 20;
 
+/// Most answers in a row to lines that are no message: a client that takes each answer for something to talk nonsense about would
+/// go on for ever (modelcontextprotocol/rust-sdk issue 938). A message begins the count anew.
+pub(crate) const MCP_UNREADABLE: usize = 16;
+
 /// Most calls of an agent at a time. Each has a thread and a connection; an agent makes a few.
 pub(crate) const MCP_CALLS: usize = 8;
 

@@ -8,6 +8,7 @@
 pub(crate) mod decoder;
 mod handing;
 mod inputs;
+mod lines;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,6 @@ use rmcp::model::{
     ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -30,9 +30,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::client::Client;
 use crate::fault;
-use crate::limits::{MCP_CALLS, MCP_LINE_BYTES, MCP_NAME};
+use crate::limits::{MCP_CALLS, MCP_NAME};
 use crate::page;
 
+use self::lines::Lines;
 use self::tools::Tool;
 
 /// Serves the agent on the standard streams until its input ends.
@@ -64,8 +65,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MCP_LINE_BYTES);
-    match server.serve(transport).await {
+    match server.serve(Lines::new(input, output)).await {
         Ok(running) => {
             let _ended = running.waiting().await;
             Ok(exit::OK)

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::client::tests::{Step, scripted};
+use crate::limits::{MCP_LINE_BYTES, MCP_UNREADABLE};
 use crate::show::samples;
 
 /// An agent at the other end of the standard streams.
@@ -330,12 +331,71 @@ async fn server_ends_with_its_input() {
     assert_eq!(server.await.unwrap(), Ok(exit::OK), "nobody said a word");
 }
 
+impl Agent {
+    /// The code and the id of what is said to this.
+    async fn told(&mut self, bytes: &[u8]) -> (i64, Value) {
+        self.input.write_all(bytes).await.unwrap();
+        let line = self.output.next_line().await.unwrap().unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+        let fields = answer.as_object().unwrap();
+        assert!(fields.contains_key("id") && !fields.contains_key("result"), "{answer}");
+        assert!(!answer["error"]["message"].as_str().unwrap().is_empty(), "{answer}");
+        (answer["error"]["code"].as_i64().unwrap(), answer["id"].clone())
+    }
+}
+
 #[tokio::test]
-async fn line_that_is_too_long_or_no_json_ends_nothing() {
+async fn line_that_is_no_message_is_answered_as_the_protocol_says_and_ends_nothing() {
+    let (_directory, client) = nobody();
+    let mut agent = Agent::silent(client.clone());
+    assert_eq!(agent.told(b"no json\n").await, (-32700, Value::Null), "before the beginning");
+    let mut agent = Agent::of(client).await;
+    for bytes in [&b"}{\n"[..], b"\xff\xfe\n", b"{\"jsonrpc\":\"2.0\",\"id\":1,\n", b"x\r\n"] {
+        assert_eq!(agent.told(bytes).await, (-32700, Value::Null), "{bytes:?}");
+    }
+    assert_eq!(agent.told(&[b"[".repeat(1_000), b"\n".to_vec()].concat()).await, (-32700, Value::Null));
+    for (bytes, id) in [
+        ("[]", Value::Null),
+        ("[1]", Value::Null),
+        ("{}", Value::Null),
+        ("7", Value::Null),
+        ("{\"jsonrpc\":\"2.0\",\"id\":7}", json!(7)),
+        ("{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":1}", json!("a")),
+        ("{\"jsonrpc\":\"1.0\",\"id\":8,\"method\":\"ping\"}", json!(8)),
+        ("{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", Value::Null),
+    ] {
+        assert_eq!(agent.told(format!("{bytes}\n").as_bytes()).await, (-32600, id), "{bytes}");
+    }
+    // What nobody answers: notifications, answers, nothing.
+    let quiet = "\n  \r\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/no/such\"}\n\
+                 {\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":7}\n{\"id\":[],\"result\":1}\n\
+                 {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"x\"}}\n";
+    agent.input.write_all(quiet.as_bytes()).await.unwrap();
+    assert!(agent.ask("tools/list", json!({})).await["result"]["tools"].is_array());
+}
+
+#[tokio::test]
+async fn line_that_is_too_long_is_answered_and_not_kept() {
     let (_directory, client) = nobody();
     let mut agent = Agent::of(client).await;
-    let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{}\"}}\n", "x".repeat(MCP_LINE_BYTES));
-    agent.input.write_all(long.as_bytes()).await.unwrap();
-    agent.input.write_all(b"}{\n\xff\xfe\n").await.unwrap();
+    let most = MCP_LINE_BYTES - "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"\"}\n".len();
+    let request = |length| format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{}\"}}\n", "x".repeat(length));
+    assert_eq!(agent.told(request(most).as_bytes()).await, (-32601, json!(7)), "as long as one may be");
+    assert_eq!(agent.told(request(most + 1).as_bytes()).await, (-32700, Value::Null));
+    assert_eq!(agent.told(request(most * 5).as_bytes()).await, (-32700, Value::Null));
     assert!(agent.ask("tools/list", json!({})).await["result"]["tools"].is_array());
+}
+
+#[tokio::test]
+async fn who_only_talks_nonsense_is_answered_a_bounded_number_of_times() {
+    let (_directory, client) = nobody();
+    let mut agent = Agent::of(client).await;
+    for _round in 0..2 {
+        for _line in 0..MCP_UNREADABLE {
+            assert_eq!(agent.told(b"what?\n").await.0, -32700);
+        }
+        agent.input.write_all(&b"what?\n".repeat(100)).await.unwrap();
+        assert!(agent.ask("tools/list", json!({})).await["result"]["tools"].is_array(), "the next thing said");
+    }
 }
