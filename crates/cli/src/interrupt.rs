@@ -1,13 +1,14 @@
 //! Ctrl-C, as an event like any other.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use cede_wire::control::ReplyBody;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Answers, AskError};
-use crate::limits::EVENTS;
+use crate::limits::{EVENTS, STOP_HEARD};
 
 /// What can happen while a long answer is read.
 #[derive(Debug)]
@@ -47,11 +48,34 @@ pub(crate) fn on_resize(then: impl Fn() -> bool + Send + 'static) {
 }
 
 /// Calls `then` whenever this process is asked to stop for a while (true), or goes on after that, until it returns false. From now
-/// on such a request stops nothing by itself.
-pub(crate) fn on_job_control(then: impl Fn(bool) -> bool + Clone + Send + 'static) {
-    for (signal, stop) in [(Signal::TSTP, true), (Signal::CONT, false)] {
-        let then = then.clone();
-        on(SignalKind::from_raw(signal.as_raw()), move || then(stop));
+/// on such a request stops nothing by itself. What was asked before it went on is heard before that, or not at all.
+pub(crate) fn on_job_control(then: impl Fn(bool) -> bool + Send + 'static) {
+    let (ready, handled) = sync_channel(1);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        // Without a handler the system stops it, in the middle of the screen.
+        let _no_handler = runtime.map(|runtime| runtime.block_on(wait_for_job_control(&ready, &then)));
+    });
+    let _no_handler = handled.recv();
+}
+
+async fn wait_for_job_control(ready: &SyncSender<()>, then: &impl Fn(bool) -> bool) -> std::io::Result<()> {
+    let mut stop = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+    let mut goes_on = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
+    let _heard = ready.send(());
+    loop {
+        let stopped = tokio::select! {
+            _ = stop.recv() => true,
+            _ = goes_on.recv() => false,
+        };
+        if !stopped {
+            // A request that came just before this process was stopped is told only now, and was met.
+            tokio::time::sleep(STOP_HEARD).await;
+            let _met = tokio::time::timeout(Duration::ZERO, stop.recv()).await;
+        }
+        if !then(stopped) {
+            return Ok(());
+        }
     }
 }
 

@@ -36,6 +36,15 @@ pub(crate) const COCKPIT_WAIT: Duration = Duration::from_secs(5);
 /// How long the rest of a key's sequence may take: an escape that nothing follows is the key of that name.
 pub(crate) const KEY_WAIT: Duration = Duration::from_millis(50);
 
+/// How long a request to stop that came before the stop may take until it is heard, once this goes on.
+pub(crate) const STOP_HEARD: Duration = Duration::from_millis(50);
+
+/// How long the cockpit waits to hear that it goes on after a stop: the system tells it at once.
+pub(crate) const GOES_ON: Duration = Duration::from_secs(1);
+
+/// How often it looks for that.
+pub(crate) const GOES_ON_LOOK: Duration = Duration::from_millis(5);
+
 /// Longest address that is read. Source: the daemon keeps none that is longer.
 pub(crate) const ADDRESS_BYTES: u64 = 4 << 10;
 

@@ -182,6 +182,34 @@ fn terminal_is_the_shells_while_the_cockpit_is_stopped_and_drawn_afresh_after() 
     tty.show("it ended", |screen| screen.trim_end().ends_with("shell>"));
 }
 
+#[test]
+fn cockpit_that_is_asked_from_outside_to_stop_stops_once() {
+    use nix::sys::signal::{Signal, kill};
+    let devices = Devices::paired(CEDE);
+    let (mut tty, cockpit) = job(&devices.a);
+    let stopped = || std::fs::read_to_string(format!("/proc/{cockpit}/stat")).unwrap().contains(") T ");
+    for round in 0..10 {
+        // Once, and then as often as fits before it stops: it is one request.
+        kill(cockpit, Signal::SIGTSTP).unwrap();
+        while round > 0 && !stopped() {
+            kill(cockpit, Signal::SIGTSTP).unwrap();
+        }
+        tty.show("the shell is there", |screen| screen.trim_end().ends_with("shell>"));
+        assert!(stopped());
+        tty.type_in(&format!("clear; echo typed-{round}\n"));
+        let answered = format!("typed-{round}\nshell>");
+        tty.show("the shell answers", |screen| screen.trim_end().ends_with(&answered));
+        tty.type_in("fg\n");
+        tty.show("it is drawn again", |screen| screen.contains("2 Sessions") && !screen.contains("shell>"));
+        tty.type_in("?");
+        tty.show("keys are heard", |screen| screen.contains("Keys"));
+        tty.type_in("q");
+        tty.show("it is there", |screen| screen.contains("2 Sessions"));
+    }
+    tty.type_in("q");
+    tty.show("it ended", |screen| screen.trim_end().ends_with("shell>"));
+}
+
 /// Without a shell nobody could let it go on.
 #[test]
 fn cockpit_in_a_window_of_its_own_does_not_stop() {

@@ -23,7 +23,7 @@ use super::{acts, frame, news};
 use crate::client::Client;
 use crate::fault;
 use crate::interrupt;
-use crate::limits::{EVENTS, KEY_WAIT, TYPED_AT_ONCE};
+use crate::limits::{EVENTS, GOES_ON, GOES_ON_LOOK, KEY_WAIT, TYPED_AT_ONCE};
 use crate::terminal::colour_wanted;
 use crate::tty::{self, Raw};
 use crate::verbs::now;
@@ -95,11 +95,12 @@ fn listen(bell: &Bell, signals: &Signals) {
     });
     let (ringer, came) = (bell.clone(), signals.clone());
     interrupt::on_job_control(move |stop| {
-        if !came.away.load(Ordering::SeqCst) {
-            let which = if stop { &came.stopped } else { &came.goes_on };
-            which.store(true, Ordering::SeqCst);
-            ringer.wake();
+        if !stop {
+            came.goes_on.store(true, Ordering::SeqCst);
+        } else if !came.away.load(Ordering::SeqCst) {
+            came.stopped.store(true, Ordering::SeqCst);
         }
+        ringer.wake();
         true
     });
     let ringer = bell.clone();
@@ -280,7 +281,20 @@ impl Window<'_> {
     }
 
     fn stop(&mut self) -> Result<(), Failure> {
-        if tty::has_a_shell() { self.elsewhere(tty::stop_for_a_while) } else { Ok(()) }
+        if !tty::has_a_shell() {
+            return Ok(());
+        }
+        let Signals { stopped, goes_on, .. } = self.signals.clone();
+        self.elsewhere(|| {
+            goes_on.store(false, Ordering::SeqCst);
+            tty::stop_for_a_while();
+            let until = Instant::now() + GOES_ON;
+            while !goes_on.swap(false, Ordering::SeqCst) && Instant::now() < until {
+                std::thread::sleep(GOES_ON_LOOK);
+            }
+            // Whatever asked for a stop until now has had it.
+            stopped.store(false, Ordering::SeqCst);
+        })
     }
 
     /// Runs another command of `cede` in this terminal.
