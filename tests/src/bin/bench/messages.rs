@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use cede_tests::devices::{Device, Devices};
-use cede_wire::control::{Command, TellRequest, TellUntil};
+use cede_tests::devices::{Device, Devices, wait_until};
+use cede_wire::control::{Answer, Command, TellRequest, TellUntil};
 
 /// Bytes of words.
 const BYTES: usize = 256;
@@ -21,7 +21,7 @@ const TOGETHER: usize = 64;
 /// Between two real daemons, beside what the disk does with bare appends of the same bytes.
 pub fn messages(program: &Path) {
     println!("messages: {BYTES} B each, durable at both ends");
-    let devices = Devices::friends(&program.display().to_string());
+    let mut devices = Devices::friends(&program.display().to_string());
     let (one, together) = appends(devices.root.path());
     let mut single: Vec<Duration> = (0..SINGLE)
         .map(|number| {
@@ -55,17 +55,50 @@ pub fn messages(program: &Path) {
     let received = begun.elapsed();
     let rate = MANY as f64 / received.as_secs_f64();
     println!(
-        "{CLIENTS} at a time: {:.0}/s queued, {rate:.0}/s received = {:.3} of bare appends with a flush for each {TOGETHER} ({together:.0}/s)\n",
+        "{CLIENTS} at a time: {:.0}/s queued, {rate:.0}/s received = {:.3} of bare appends with a flush for each {TOGETHER} ({together:.0}/s)",
         MANY as f64 / queued.as_secs_f64(),
         rate / together
     );
+    let rate = waited(&mut devices);
+    println!("{MANY} that waited for a device: {rate:.0}/s received = {:.3} of the same appends\n", rate / together);
 }
 
-fn tell(device: &Device, number: usize, until: TellUntil) {
+/// How many in a second a device takes that was away, from the first of them to the last.
+fn waited(devices: &mut Devices) -> f64 {
+    devices.b.kill();
+    wait_until("it is away", || devices.a.status().peers.iter().all(|peer| !peer.connected));
+    let (next, a) = (AtomicUsize::new(0), &devices.a);
+    let first = tell(a, SINGLE, TellUntil::Queued);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while next.fetch_add(1, Ordering::Relaxed) < MANY {
+                    tell(a, SINGLE, TellUntil::Queued);
+                }
+            });
+        }
+    });
+    let last = tell(a, SINGLE, TellUntil::Queued);
+    let come = |device: &Device, id: &str| {
+        let letter = device.ask(Command::Letter { id: id.to_owned() });
+        matches!(letter, Ok(Answer::Letter { letter, .. }) if letter.state == "received")
+    };
+    devices.b.start();
+    wait_until("the first comes", || come(&devices.a, &first));
+    let begun = Instant::now();
+    wait_until("the last comes", || come(&devices.a, &last));
+    MANY as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The id of what is told.
+fn tell(device: &Device, number: usize, until: TellUntil) -> String {
     let text = format!("{number:0BYTES$}");
     let request =
         TellRequest { device: "server".to_owned(), text, until, wait_ms: Some(60_000), ..TellRequest::default() };
-    device.ask(Command::Tell(request)).expect("it is told");
+    match device.ask(Command::Tell(request)) {
+        Ok(Answer::Told(letter)) => letter.id,
+        other => panic!("it is not told: {other:?}"),
+    }
 }
 
 /// Bare appends: the middle time of one with its flush, and how many in a second with a flush for many.
