@@ -230,6 +230,10 @@ pub(crate) const CALL_SHOWN_BYTES: usize = 3 << 10;
 pub(crate) const LISTENING: usize = 16;
 /// Longest reading of what buttons send, until it begins anew: a line that is dead shows by then.
 pub(crate) const LISTEN_TIME: Duration = Duration::from_secs(20);
+/// How often it is looked whether the question still waits.
+pub(crate) const LISTEN_LOOK: Duration = Duration::from_secs(1);
+/// How long what comes for a question that is over is still recorded as late.
+pub(crate) const LISTEN_AFTER: Duration = Duration::from_secs(3);
 /// Pause before it begins anew; it doubles where the reading before was short.
 pub(crate) const LISTEN_PAUSE: Duration = Duration::from_millis(250);
 /// Longest of these pauses.

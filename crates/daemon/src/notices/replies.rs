@@ -24,17 +24,24 @@ struct Line {
     message: String,
 }
 
-/// Listens until the question of a call is over.
+/// Listens until the question of a call is over, and a little longer: what is pressed as it ends is recorded as late.
 pub(super) async fn listen(context: Context, buttons: Buttons, health: Arc<Mutex<Health>>) {
     let buttons = Arc::new(buttons);
     let (mut since, mut room, mut noted) = ("all".to_owned(), limits::REPLY_BYTES, 0);
     let mut pause = limits::LISTEN_PAUSE;
+    let over = over(&context, &buttons);
+    tokio::pin!(over);
     while still_waits(&context, Some(buttons.question())).await {
         let begun = Instant::now();
         let (lines, mut inbox) = mpsc::channel(LINES_AHEAD);
         let ended = follow(format!("{}/json?since={since}", buttons.topic()), room, lines);
-        // What comes late, while the server still talks, is recorded as such.
-        while let Some(line) = inbox.recv().await {
+        loop {
+            let line = tokio::select! {
+                line = inbox.recv() => line,
+                // Whoever reads for this hears with the next line that nobody wants it.
+                () = &mut over => return,
+            };
+            let Some(line) = line else { break };
             room = room.saturating_sub(line.len());
             let Some(Line { id, message, .. }) = message(&line) else { continue };
             since = id;
@@ -55,6 +62,13 @@ pub(super) async fn listen(context: Context, buttons: Buttons, health: Arc<Mutex
         pause = if lasted { limits::LISTEN_PAUSE } else { (pause * 2).min(limits::LISTEN_PAUSE_MOST) };
         tokio::time::sleep(pause).await;
     }
+}
+
+async fn over(context: &Context, buttons: &Buttons) {
+    while still_waits(context, Some(buttons.question())).await {
+        tokio::time::sleep(limits::LISTEN_LOOK).await;
+    }
+    tokio::time::sleep(limits::LISTEN_AFTER).await;
 }
 
 /// What was published, where a line says that something was.
