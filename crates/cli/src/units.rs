@@ -2,14 +2,8 @@
 
 use std::time::Duration;
 
-/// Bytes in decimal units with three digits: `999 B`, `1.23 kB`, `45.6 MB`.
-pub(crate) fn bytes(count: u64) -> String {
-    let units = [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
-    match units.into_iter().find(|(_, size)| count >= *size) {
-        Some((unit, size)) => format!("{} {unit}", three_digits(count, size)),
-        None => format!("{count} B"),
-    }
-}
+pub(crate) use cede_wire::shown::bytes;
+use cede_wire::shown::three_digits;
 
 /// A duration: `7 ms`, `1.24 s`, `3 min 5 s`.
 pub(crate) fn millis(ms: u64) -> String {
@@ -93,16 +87,6 @@ pub(crate) fn amount(text: &str) -> Result<u64, String> {
 /// A number with its noun: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
-}
-
-fn three_digits(count: u64, size: u64) -> String {
-    let whole = count / size;
-    let hundredths = count % size * 100 / size;
-    match whole {
-        0..10 => format!("{whole}.{hundredths:02}"),
-        10..100 => format!("{whole}.{}", hundredths / 10),
-        _ => whole.to_string(),
-    }
 }
 
 #[cfg(test)]

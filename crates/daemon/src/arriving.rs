@@ -23,6 +23,7 @@ use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionInfo;
+use cede_wire::shown::bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
@@ -528,9 +529,8 @@ fn look(
     }
     let needed = offer.scope.limit_bytes.saturating_mul(2).saturating_sub(limits::SCOPE_SLACK_BYTES * 2);
     if !context.home.has_room_for_bulk(needed).unwrap_or(true) {
-        let [needed, kept, free] =
-            [needed, BULK_FREE_BYTES, context.home.free_bytes().unwrap_or(0)].map(|bytes| bytes / 1_000_000);
-        let why = format!("{needed} MB are needed here beside {kept} MB that stay free, and {free} MB are free");
+        let [needed, kept, free] = [needed, BULK_FREE_BYTES, context.home.free_bytes().unwrap_or(0)].map(bytes);
+        let why = format!("{needed} are needed here beside {kept} that stay free, and {free} are free");
         return Err((Refusal::TooLarge, why));
     }
     let target = target(context, offer, placed)

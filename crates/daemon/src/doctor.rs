@@ -6,6 +6,7 @@ use cede_core::custodian::Standing;
 use cede_wire::control::Check;
 use cede_wire::id::SessionId;
 use cede_wire::session::{AgentKind, Requirement, SessionInfo};
+use cede_wire::shown::bytes;
 
 use crate::actor::Actor;
 use crate::context::{Context, found};
@@ -48,10 +49,10 @@ fn git() -> Check {
 fn space(context: &Context) -> Check {
     match context.home.free_bytes() {
         Ok(free) if context.home.has_room_for_bulk(0).unwrap_or(true) => {
-            check("space", "ok", format!("{} MB free", free / 1_000_000), "")
+            check("space", "ok", format!("{} free", bytes(free)), "")
         }
         Ok(free) => {
-            let found = format!("{} MB free: no session is received", free / 1_000_000);
+            let found = format!("{} free: no session is received", bytes(free));
             check("space", "warn", found, "free some space below the state directory")
         }
         Err(error) => check("space", "fail", error.to_string(), "check the disk of the state directory"),

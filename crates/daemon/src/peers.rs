@@ -134,6 +134,12 @@ impl Peers {
         self.log.as_ref().map(MembershipLog::mesh)
     }
 
+    /// The address of its link, or the last one that is known.
+    pub(crate) fn address_of(&self, device: DeviceId) -> Option<String> {
+        let linked = self.link(device).map(|link| link.remote_addr().to_string());
+        linked.or_else(|| self.addresses.get(&device).cloned())
+    }
+
     pub(crate) fn link(&self, device: DeviceId) -> Option<Link> {
         self.newest(device).map(|standing| standing.link.clone())
     }

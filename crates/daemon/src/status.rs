@@ -101,7 +101,7 @@ impl Actor {
             this: false,
             administrator: self.is_administrator(id),
             connected: self.peers.is_connected(id),
-            address: self.peers.addresses.get(&id).cloned(),
+            address: self.peers.address_of(id),
             capabilities: member.capabilities.clone(),
             policy: self.unattended(id),
         }

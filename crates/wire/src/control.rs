@@ -506,7 +506,7 @@ pub struct DeviceSummary {
     pub administrator: bool,
     /// Whether a link is up.
     pub connected: bool,
-    /// Where it was last reached.
+    /// The address that its link has; while there is none, where it was last reached.
     pub address: Option<String>,
     /// What it may ask for.
     pub capabilities: Vec<Capability>,

@@ -17,6 +17,26 @@ pub fn mixes_scripts(said: &str) -> bool {
     })
 }
 
+/// Bytes in decimal units with three digits: `999 B`, `1.23 kB`, `45.6 MB`.
+pub fn bytes(count: u64) -> String {
+    let units = [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
+    match units.into_iter().find(|(_, size)| count >= *size) {
+        Some((unit, size)) => format!("{} {unit}", three_digits(count, size)),
+        None => format!("{count} B"),
+    }
+}
+
+/// A number of units of this size with three digits: `1.23`, `45.6`, `789`.
+pub fn three_digits(count: u64, size: u64) -> String {
+    let whole = count / size;
+    let hundredths = count % size * 100 / size;
+    match whole {
+        0..10 => format!("{whole}.{hundredths:02}"),
+        10..100 => format!("{whole}.{}", hundredths / 10),
+        _ => whole.to_string(),
+    }
+}
+
 pub(crate) fn push_plain(shown: &mut String, c: char) {
     if c.is_control() || is_invisible(c) || c == '\\' {
         shown.extend(c.escape_default());

@@ -131,7 +131,7 @@ fn what_is_over_a_limit_or_over_the_free_space_is_refused_and_nobody_is_asked() 
     assert_eq!(refused(devices.a.ask(long)).exit, exit::USAGE);
     let failure = refused(send(&devices, &path));
     assert_eq!((failure.exit, failure.refusal), (exit::REFUSED, Some(Refusal::TooLarge)));
-    assert!(failure.why.contains("no more than 1 MB"), "{}", failure.why);
+    assert!(failure.why.contains("no more than 1.00 MB"), "{}", failure.why);
     assert_eq!(devices.b.status().approvals, []);
     assert!(!received(&devices.b).exists());
 }
@@ -176,6 +176,8 @@ fn file_that_changes_before_it_is_sent_ends_the_transfer_and_is_named() {
     wait_until("it is said there", || transfers(&devices.b)[0].refusal.is_some());
     let told = transfers(&devices.b).remove(0).detail;
     assert!(told.contains("log.txt changed at the sender") && !told.contains('/'), "{told}");
+    let states = [&devices.a, &devices.b].map(|device| transfers(device)[0].state);
+    assert_eq!(states, [TransferState::Failed; 2], "nobody refused it");
     wait_until("nothing is left of it", || names(&devices.b.state().join("stages")).is_empty());
     assert_eq!(names(&received(&devices.b)), [""; 0]);
 }

@@ -44,6 +44,22 @@ fn words_alone_pair_two_devices_on_one_network() {
     a.to("server", id).unwrap();
 }
 
+/// The column says where the link leads, and without one where the device was last reached.
+#[test]
+fn address_of_a_connected_device_is_the_one_that_its_link_has() {
+    let mut devices = Devices::paired(CEDE);
+    let peer = |device: &Device| device.status().peers.remove(0);
+    assert_eq!(peer(&devices.b).address.as_deref(), Some(devices.a.address.as_str()));
+    // It came in; where it is dialled nobody answers.
+    let nowhere = "127.0.0.1:9";
+    println!("{:?}", devices.b.typed(&["devices", "address", "laptop", nowhere]));
+    let there = peer(&devices.b);
+    assert_eq!((there.connected, there.address.as_deref()), (true, Some(devices.a.address.as_str())));
+    devices.a.kill();
+    wait_until("the link is gone", || !peer(&devices.b).connected);
+    assert_eq!(peer(&devices.b).address.as_deref(), Some(nowhere));
+}
+
 #[test]
 fn two_that_dial_each_other_at_once_lose_nothing() {
     let mut devices = Devices::friends(CEDE);

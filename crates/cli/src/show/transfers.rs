@@ -69,7 +69,11 @@ pub(crate) fn under_way(transfer: &TransferSummary) -> Vec<Span> {
 pub(crate) const fn is_open(transfer: &TransferSummary) -> bool {
     match transfer.state {
         TransferState::Reading | TransferState::Queued | TransferState::Offered | TransferState::Sending => true,
-        TransferState::Received | TransferState::Refused | TransferState::Expired | TransferState::Cancelled => false,
+        TransferState::Received
+        | TransferState::Refused
+        | TransferState::Expired
+        | TransferState::Cancelled
+        | TransferState::Failed => false,
     }
 }
 
@@ -86,6 +90,7 @@ pub(crate) fn word(transfer: &TransferSummary) -> &'static str {
         (TransferState::Refused, _) => "refused",
         (TransferState::Expired, _) => "expired",
         (TransferState::Cancelled, _) => "cancelled",
+        (TransferState::Failed, _) => "failed",
     }
 }
 
@@ -107,7 +112,7 @@ fn where_or_why(transfer: &TransferSummary) -> String {
 const fn ink(state: TransferState) -> Ink {
     match state {
         TransferState::Received => Ink::Good,
-        TransferState::Refused | TransferState::Expired => Ink::Warn,
+        TransferState::Refused | TransferState::Expired | TransferState::Failed => Ink::Warn,
         TransferState::Reading
         | TransferState::Queued
         | TransferState::Offered
@@ -138,9 +143,15 @@ mod tests {
             state: TransferState::Refused,
             ..queued.clone()
         };
+        let failed = TransferSummary {
+            refusal: Some(Refusal::IntegrityFailed),
+            detail: "report.pdf changed at the sender before it was sent".into(),
+            state: TransferState::Failed,
+            ..queued.clone()
+        };
         let coming = TransferSummary { going: false, ..samples::transfer(TransferState::Sending) };
         let read = TransferSummary { to_move: 0, bytes: 700_000, ..samples::transfer(TransferState::Reading) };
-        let all = [read, samples::transfer(TransferState::Sending), coming, waiting, received, refused];
+        let all = [read, samples::transfer(TransferState::Sending), coming, waiting, received, refused, failed];
         insta::assert_snapshot!(page(&all, samples::NOW).render(false));
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-use cede_wire::control::{Answer, Command, Failure, ReplyBody, SendRequest, TransferSummary, exit};
+use cede_wire::control::{Answer, Command, Failure, ReplyBody, SendRequest, TransferState, TransferSummary, exit};
 
 use crate::args::Send;
 use crate::client::AskError;
@@ -73,7 +73,9 @@ fn interrupted(last: Option<&TransferSummary>) -> Failure {
         None => fault::local(exit::INTERRUPTED, "interrupted", "nothing was queued that is known of", "cede transfers"),
         Some(last) => {
             let cure = format!("cede transfers; to withdraw it: cede transfers cancel {}", last.id.short());
-            fault::local(exit::INTERRUPTED, "waiting ended", "the files go on being sent", &cure)
+            let reading = last.state == TransferState::Reading;
+            let why = if reading { "they go on being read, and are sent then" } else { "the files go on being sent" };
+            fault::local(exit::INTERRUPTED, "waiting ended", why, &cure)
         }
     }
 }

@@ -18,6 +18,7 @@ use cede_wire::message::NeedOf;
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
+use cede_wire::shown::bytes;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
@@ -679,7 +680,7 @@ fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
     let secrets = plan.secret_looking.join(", ");
     let why = match plan.needs.iter().any(|need| need == "--yes-secrets") {
         true => format!("files that look like secrets would travel: {secrets}"),
-        false => format!("{} MB of untracked files would travel", plan.untracked_bytes / 1_000_000),
+        false => format!("{} of untracked files would travel", bytes(plan.untracked_bytes)),
     };
     let cure = format!("add {}, or leave files here with --exclude <glob>", plan.needs.join(" "));
     Some(failure(exit::PENDING, "the move needs a yes", &why, &cure))

@@ -10,6 +10,7 @@ use cede_seal::stream::Opener;
 use cede_store::stage::Stage;
 use cede_wire::catalog::ChunkRef;
 use cede_wire::id::ChunkId;
+use cede_wire::shown::bytes;
 use tokio::sync::mpsc;
 
 use super::FetchError;
@@ -25,8 +26,8 @@ impl Room {
         if self.0.home.has_room_for_bulk(0).unwrap_or(true) {
             return Ok(());
         }
-        let free = self.0.home.free_bytes().unwrap_or(0) / 1_000_000;
-        Err(FetchError::NoSpace(format!("{free} MB are free, and they are kept for the records")))
+        let free = bytes(self.0.home.free_bytes().unwrap_or(0));
+        Err(FetchError::NoSpace(format!("{free} are free, and they are kept for the records")))
     }
 }
 

@@ -13,6 +13,7 @@ use cede_wire::limits::{CATALOG_BYTES, DETAIL_CHARS, SCOPE_PATHS, TRANSFER_CATAL
 use cede_wire::member::Capability;
 use cede_wire::path::RelPath;
 use cede_wire::refusal::Refusal;
+use cede_wire::shown::bytes as in_words;
 use cede_wire::transfer::TransferOffer;
 
 use super::view::{View, roots_of, title_of, unknown};
@@ -276,8 +277,8 @@ pub(super) fn not_allowed(why: CapabilityRefusal) -> &'static str {
 fn too_much(context: &Context, offer: &TransferOffer) -> Option<String> {
     let shown = &offer.shown;
     if shown.bytes > context.receive_limit || shown.files > limits::TRANSFER_FILES {
-        let (most, files) = (context.receive_limit / 1_000_000, limits::TRANSFER_FILES);
-        return Some(format!("no more than {most} MB in {files} files are taken there at once"));
+        let (most, files) = (in_words(context.receive_limit), limits::TRANSFER_FILES);
+        return Some(format!("no more than {most} in {files} files are taken there at once"));
     }
     let lists = [&shown.executables, &shown.dotfiles, &shown.configuration_as_code];
     let long = shown.paths.len() > TRANSFER_LINES || lists.iter().any(|list| list.len() > SCOPE_PATHS);
@@ -292,8 +293,8 @@ fn look(context: &Context, name: &str, offer: &TransferOffer) -> Result<Transfer
     let folder = context.received.join(folder_name(name, offer.source));
     let bytes = offer.shown.bytes;
     // First the chunks lie here, then the files there: for a moment both.
-    if room::short(context, &folder, bytes, bytes).is_some() {
-        return Err(format!("there is no room for {} MB", bytes / 1_000_000));
+    if let Some(short) = room::short(context, &folder, bytes, bytes) {
+        return Err(short.refused(bytes));
     }
     let together = format!("from {name} {}", offer.transfer.short());
     Ok(TransferPlan {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cede_seal::verify::{Verified, verify};
 use cede_wire::id::{DeviceId, TransferId};
 use cede_wire::message::PeerMessage;
+use cede_wire::shown::bytes;
 use cede_wire::transfer::{TransferMessage, TransferOffer};
 
 use crate::actor::Actor;
@@ -54,12 +55,18 @@ fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 impl Short {
+    /// Why files of so many bytes are not taken, for whoever sends them.
+    pub(super) fn refused(&self, size: u64) -> String {
+        let [size, needed, free] = [size, self.needed, self.free].map(bytes);
+        format!("there is no room for {size} there: {needed} would have to be free, and {free} are")
+    }
+
     /// What a person here reads.
     fn told(&self) -> String {
-        let (free, needed) = (self.free / 1_000_000, self.needed.div_ceil(1_000_000));
+        let [free, needed] = [self.free, self.needed].map(bytes);
         let at = self.at.display();
         format!(
-            "waits for room: {free} MB of {needed} are free on the disk of {at}; make room, and it goes on by itself"
+            "waits for room: of the {needed} that have to be free on the disk of {at}, {free} are; make room, and it goes on by itself"
         )
     }
 }
@@ -157,4 +164,20 @@ async fn wait_for_room(context: Context, transfer: TransferId, folder: PathBuf, 
         tokio::time::sleep(limits::ROOM_LOOK).await;
     }
     context.tell(move |actor| actor.go_on_with_files(transfer)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows: F-10
+    #[test]
+    fn small_file_without_room_is_not_said_to_have_no_bytes() {
+        let short = Short { at: PathBuf::from("/in"), free: 999_999, needed: 2_147_484_048 };
+        let said = "there is no room for 400 B there: 2.14 GB would have to be free, and 999 kB are";
+        assert_eq!(short.refused(400), said);
+        let told = "waits for room: of the 2.14 GB that have to be free on the disk of /in, 999 kB are; make room, and it \
+                    goes on by itself";
+        assert_eq!(short.told(), told);
+    }
 }

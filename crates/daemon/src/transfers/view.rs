@@ -90,6 +90,32 @@ const fn cure(refusal: Refusal) -> &'static str {
     }
 }
 
+/// Whether nobody decided it: it came to nothing by itself.
+const fn is_fault(refusal: Refusal) -> bool {
+    match refusal {
+        Refusal::IntegrityFailed
+        | Refusal::Truncated
+        | Refusal::PayloadUndecodable
+        | Refusal::DestinationCannotResume
+        | Refusal::TimedOut
+        | Refusal::VersionMismatch
+        | Refusal::Protocol => true,
+        Refusal::Declined
+        | Refusal::NotGranted
+        | Refusal::NoApprover
+        | Refusal::InFlightWork
+        | Refusal::Unauthorized
+        | Refusal::WrongDestination
+        | Refusal::AlreadyOwner
+        | Refusal::NotOwner
+        | Refusal::StaleToken
+        | Refusal::TooLarge
+        | Refusal::Busy
+        | Refusal::Expired
+        | Refusal::Cancelled => false,
+    }
+}
+
 /// "report.pdf", or "report.pdf and 2 more".
 pub(super) fn title_of(roots: &[String]) -> String {
     match roots {
@@ -202,6 +228,7 @@ impl Actor {
             TransferEnd::Received(_) => TransferState::Received,
             TransferEnd::Not(Refusal::Expired, _) => TransferState::Expired,
             TransferEnd::Not(Refusal::Cancelled, _) => TransferState::Cancelled,
+            TransferEnd::Not(refusal, _) if is_fault(*refusal) => TransferState::Failed,
             TransferEnd::Not(..) => TransferState::Refused,
         };
         Some((ended.peer, ended.going, state, Some(ended.end.clone())))

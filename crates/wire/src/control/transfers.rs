@@ -37,12 +37,14 @@ pub enum TransferState {
     Sending,
     /// Durable at the receiver and in its place there.
     Received,
-    /// The receiver said no, or it could not go on.
+    /// The receiver said no, or may take nothing like it.
     Refused,
     /// Nobody answered in time.
     Expired,
     /// Withdrawn by a person.
     Cancelled,
+    /// Nobody said no; it could not go on.
+    Failed,
 }
 
 /// A sending of files in lists.
