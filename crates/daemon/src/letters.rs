@@ -3,7 +3,7 @@
 //! The ledger decides and knows no words. They lie as objects beside the journal, durable before the record that names
 //! them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cede_core::authority::{DecidedBy, Permission};
 use cede_core::custodian::Standing;
@@ -32,22 +32,53 @@ pub(crate) use telling::{Address, Tellings, Watches, session_there};
 /// Words that are being kept and of which the ledger does not know yet whether a letter needs them: two peers may pass on the
 /// same letter, and what comes to nothing for one must not take the words from the other.
 #[derive(Default)]
-pub(crate) struct WordsInHand(BTreeMap<Hash, usize>);
+pub(crate) struct WordsInHand {
+    held: BTreeMap<Hash, usize>,
+    /// What no letter needs and is to be removed: looked at once more before that.
+    idle: BTreeSet<Hash>,
+    /// What is removed at this moment. Nobody keeps the same before that is over.
+    going: BTreeSet<Hash>,
+}
 
 impl WordsInHand {
     fn take_up(&mut self, digests: &[Hash]) {
         for digest in digests {
-            *self.0.entry(*digest).or_default() += 1;
+            *self.held.entry(*digest).or_default() += 1;
         }
     }
 
     fn lay_down(&mut self, digests: &[Hash]) {
         for digest in digests {
-            if let Some(count) = self.0.get_mut(digest) {
+            if let Some(count) = self.held.get_mut(digest) {
                 *count = count.saturating_sub(1);
             }
         }
-        self.0.retain(|_, count| *count > 0);
+        self.held.retain(|_, count| *count > 0);
+    }
+
+    /// What is over the bound stays until the next start, which removes whatever no letter needs.
+    fn let_go(&mut self, digest: Hash) {
+        if self.idle.len() < limits::WORDS_IDLE {
+            self.idle.insert(digest);
+        }
+    }
+
+    /// What is to be removed now; nothing while earlier ones still go.
+    fn next_to_go(&mut self, needed: impl Fn(&Hash) -> bool) -> Vec<Hash> {
+        if self.going.is_empty() {
+            self.going = std::mem::take(&mut self.idle);
+            self.going.retain(|digest| !self.held.contains_key(digest) && !needed(digest));
+            return self.going.iter().copied().collect();
+        }
+        Vec::new()
+    }
+
+    fn is_going(&self, digest: &Hash) -> bool {
+        self.going.contains(digest)
+    }
+
+    fn gone(&mut self) {
+        self.going.clear();
     }
 }
 
@@ -191,14 +222,35 @@ impl Actor {
         }
     }
 
-    /// Words that no letter needs go.
-    pub(crate) fn forget_words(&self, digest: &Hash) {
-        if self.words.0.contains_key(digest) || self.ledger.needs(digest) {
+    /// Words that no letter needs go, on a thread of its own: a disk that is slow holds nothing up. Those of which a death keeps
+    /// the removal go at the next start.
+    pub(crate) fn forget_words(&mut self, digest: &Hash) {
+        self.words.let_go(*digest);
+        self.remove_words();
+    }
+
+    fn remove_words(&mut self) {
+        let digests = self.words.next_to_go(|digest| self.ledger.needs(digest));
+        if digests.is_empty() {
             return;
         }
-        if let Err(error) = self.context.letters.remove(digest) {
-            tracing::debug!(%error, "the words of a message were not removed");
-        }
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let removed = context.block(move |context| {
+                for digest in &digests {
+                    if let Err(error) = context.letters.remove(digest) {
+                        tracing::debug!(%error, "the words of a message were not removed");
+                    }
+                }
+            });
+            // What was not removed is there still, as after a death.
+            let _ended = removed.await;
+            let gone = |actor: &mut Actor| {
+                actor.words.gone();
+                actor.remove_words();
+            };
+            context.tell(gone).await;
+        });
     }
 
     /// A frame of letters: its words become durable first, then the ledger says what of it is new.
@@ -234,12 +286,13 @@ impl Actor {
             // A question, or what is known: nothing has to be written for it.
             return self.take_letters(asker, arrival, open, &parts);
         }
-        if !self.errands.begin(from, Errand::KeepLetters) {
+        let digests: Vec<Hash> = words.iter().map(|bytes| Hash::of(bytes)).collect();
+        let going = digests.iter().any(|digest| self.words.is_going(digest));
+        if going || !self.errands.begin(from, Errand::KeepLetters) {
             // It is said again.
             return;
         }
         let context = self.context.clone();
-        let digests: Vec<Hash> = words.iter().map(|bytes| Hash::of(bytes)).collect();
         self.words.take_up(&digests);
         tokio::spawn(async move {
             let kept = context.block(move |context| keep_words(context, &words)).await;
@@ -382,8 +435,29 @@ mod tests {
         words.take_up(&[one]);
         words.take_up(&[one]);
         words.lay_down(&[one]);
-        assert!(words.0.contains_key(&one));
+        assert!(words.held.contains_key(&one));
         words.lay_down(&[one]);
-        assert!(words.0.is_empty());
+        assert!(words.held.is_empty());
+    }
+
+    /// Shows: M-1
+    #[test]
+    fn words_that_go_are_looked_at_once_more_and_kept_by_nobody_meanwhile() {
+        let [one, held, needed, later] = [b"1", b"2", b"3", b"4"].map(|bytes| Hash::of(bytes));
+        let mut words = WordsInHand::default();
+        words.let_go(one);
+        words.let_go(held);
+        words.let_go(needed);
+        words.take_up(&[held]);
+        assert_eq!(words.next_to_go(|digest| *digest == needed), [one]);
+        assert_eq!([one, held, needed].map(|digest| words.is_going(&digest)), [true, false, false]);
+        words.let_go(later);
+        assert_eq!(words.next_to_go(|_| false), [], "one after the other");
+        words.gone();
+        assert!(!words.is_going(&one));
+        assert_eq!(words.next_to_go(|_| false), [later]);
+        words.gone();
+        (0..limits::WORDS_IDLE + 9).for_each(|number| words.let_go(Hash::of(&number.to_le_bytes())));
+        assert_eq!(words.next_to_go(|_| false).len(), limits::WORDS_IDLE);
     }
 }
