@@ -10,6 +10,7 @@ use cede_wire::audit::AuditOf;
 use cede_wire::id::DeviceId;
 use cede_wire::letter::LetterId;
 use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
 use cede_wire::task::{TaskOutcome, TaskRecord};
 
 use crate::limits;
@@ -17,10 +18,18 @@ use crate::limits;
 /// The tasks of one device, both directions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskBook {
-    asked: BTreeMap<LetterId, Option<LetterId>>,
+    asked: BTreeMap<LetterId, Asked>,
     ran: BTreeMap<LetterId, Ran>,
     /// In the order in which they came into the book.
     order: Vec<LetterId>,
+}
+
+/// A task that was asked for here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Asked {
+    answer: Option<LetterId>,
+    /// It did not begin there, and why. An answer may say more.
+    refused: Option<Refusal>,
 }
 
 /// A task that a program was started for.
@@ -53,8 +62,8 @@ impl TaskBook {
                 self.keep(id);
             }
             TaskRecord::Answered { id, by } => {
-                if let Some(answer) = self.asked.get_mut(&id) {
-                    answer.get_or_insert(by);
+                if let Some(asked) = self.asked.get_mut(&id) {
+                    asked.answer.get_or_insert(by);
                 }
             }
             TaskRecord::Began { id, at_unix_ms, of } => {
@@ -65,26 +74,35 @@ impl TaskBook {
                 if let Some(ran) = self.ran.get_mut(&id) {
                     ran.outcome.get_or_insert(outcome);
                 }
+                if let (Some(asked), TaskOutcome::Refused(why)) = (self.asked.get_mut(&id), outcome) {
+                    asked.refused.get_or_insert(why);
+                }
             }
         }
     }
 
-    /// Room is made by forgetting the oldest that is over. What runs, or was not answered, goes last.
+    /// Room is made by forgetting the oldest of what a person wants the least.
     fn keep(&mut self, id: LetterId) {
         if self.order.contains(&id) {
             return;
         }
         self.order.push(id);
         while self.order.len() > limits::TASKS {
-            let over = |id: &LetterId| match (self.ran.get(id), self.asked.get(id)) {
-                (Some(ran), _) => ran.outcome.is_some(),
-                (None, asked) => asked.is_some_and(Option::is_some),
-            };
-            let oldest = |id: &LetterId| self.ran.get(id).is_none_or(|ran| ran.outcome.is_some());
-            let at = self.order.iter().position(over).or_else(|| self.order.iter().position(oldest));
+            let at = (0..self.order.len()).min_by_key(|at| self.worth(self.order[*at]));
             let forgotten = self.order.remove(at.unwrap_or_default());
             self.asked.remove(&forgotten);
             self.ran.remove(&forgotten);
+        }
+    }
+
+    fn worth(&self, id: LetterId) -> Worth {
+        match (self.ran.get(&id).map(|ran| ran.outcome), self.asked.get(&id)) {
+            (Some(None), _) => Worth::Runs,
+            (Some(Some(TaskOutcome::Refused(_))), _) | (None, Some(Asked { refused: Some(_), .. }) | None) => {
+                Worth::Refused
+            }
+            (Some(Some(_)), _) | (None, Some(Asked { answer: Some(_), .. })) => Worth::Result,
+            (None, Some(Asked { answer: None, .. })) => Worth::Open,
         }
     }
 
@@ -95,8 +113,14 @@ impl TaskBook {
 
     /// An answer came. None: it answers no task of this device, another answer came before, or another device says it.
     pub fn answer(&mut self, id: LetterId, by: LetterId) -> Option<TaskRecord> {
-        let open = self.asked.get(&id).is_some_and(Option::is_none);
+        let open = self.asked.get(&id).is_some_and(|asked| asked.answer.is_none());
         if open && by.origin == id.stream { self.put(TaskRecord::Answered { id, by }) } else { None }
+    }
+
+    /// A task that was asked for here did not begin there. None: that is known, or nothing was asked for.
+    pub fn refuse(&mut self, id: LetterId, why: Refusal) -> Option<TaskRecord> {
+        let asked = self.asked.contains_key(&id);
+        if asked { self.put(TaskRecord::Ended { id, outcome: TaskOutcome::Refused(why) }) } else { None }
     }
 
     /// A program is about to be started. None: it was before, and is not again.
@@ -121,10 +145,11 @@ impl TaskBook {
         self.ran.iter().filter(|(_, ran)| ran.outcome.is_none()).map(|(id, _)| *id).collect()
     }
 
-    /// The tasks that are not over: of those that were asked for here the ones without an answer, of those that ran here
-    /// the ones without an end.
+    /// The tasks that are not over: of those that were asked for here the ones that were neither answered nor refused, of those
+    /// that ran here the ones without an end.
     pub fn open(&self) -> BTreeSet<LetterId> {
-        let asked = self.asked.iter().filter(|(_, answer)| answer.is_none()).map(|(id, _)| *id);
+        let open = |(_, asked): &(&LetterId, &Asked)| asked.answer.is_none() && asked.refused.is_none();
+        let asked = self.asked.iter().filter(open).map(|(id, _)| *id);
         asked.chain(self.cut_off()).collect()
     }
 
@@ -135,7 +160,7 @@ impl TaskBook {
 
     /// Every task that was asked for here, with its answer.
     pub fn asked(&self) -> impl Iterator<Item = (LetterId, Option<LetterId>)> {
-        self.asked.iter().map(|(id, answer)| (*id, *answer))
+        self.asked.iter().map(|(id, asked)| (*id, asked.answer))
     }
 
     /// Every task that ran here.
@@ -157,9 +182,11 @@ impl TaskBook {
     pub fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
         for id in &self.order {
-            if let Some(answer) = self.asked.get(id) {
+            if let Some(asked) = self.asked.get(id) {
                 records.push(TaskRecord::Asked { id: *id });
-                records.extend(answer.map(|by| TaskRecord::Answered { id: *id, by }));
+                let ended = |why| TaskRecord::Ended { id: *id, outcome: TaskOutcome::Refused(why) };
+                records.extend(asked.refused.map(ended));
+                records.extend(asked.answer.map(|by| TaskRecord::Answered { id: *id, by }));
             }
             if let Some(ran) = self.ran.get(id) {
                 records.push(TaskRecord::Began { id: *id, at_unix_ms: ran.at_unix_ms, of: ran.of });
@@ -168,6 +195,19 @@ impl TaskBook {
         }
         records.into_iter().map(Record::Task).collect()
     }
+}
+
+/// What is forgotten first stands first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// It did not begin.
+    Refused,
+    /// It is over, and something came of it.
+    Result,
+    /// It was not answered.
+    Open,
+    /// It must not be begun again.
+    Runs,
 }
 
 #[cfg(test)]
@@ -260,6 +300,39 @@ mod tests {
         book.ask(asked(most + 1));
         assert!(book.asked().all(|(task, _)| task != asked(1)), "the oldest question");
         assert_eq!((book.cut_off(), book.asked().count() as u64), (vec![runs], most - 1));
+    }
+
+    #[test]
+    fn what_was_refused_goes_before_what_came_of_others() {
+        let asked = |seq| id(ME, PEER, seq);
+        let most = limits::TASKS as u64;
+        let mut book = TaskBook::default();
+        assert_eq!(book.refuse(asked(1), Refusal::Declined), None, "nothing was asked");
+        for seq in 1..=most {
+            book.ask(asked(seq));
+            if seq.is_multiple_of(2) {
+                assert!(book.refuse(asked(seq), Refusal::Declined).is_some());
+                assert_eq!(book.refuse(asked(seq), Refusal::Expired), None, "an end stays");
+            }
+            if seq % 3 == 0 || seq % 2 == 1 {
+                book.answer(asked(seq), id(PEER, ME, seq));
+            }
+        }
+        assert!(book.open().is_empty());
+        let mut restarted = restored(&book);
+        assert_eq!(restarted, book);
+        for book in [&mut book, &mut restarted] {
+            for seq in most + 1..=most + most / 2 {
+                book.ask(asked(seq));
+                book.answer(asked(seq), id(PEER, ME, seq));
+            }
+            let results = (1..most).step_by(2).chain(most + 1..=most + most / 2);
+            let kept = |book: &TaskBook| book.asked().map(|(task, _)| task.seq).collect::<Vec<_>>();
+            assert_eq!(kept(book), results.clone().collect::<Vec<_>>(), "all that was refused is gone, and no result");
+            book.ask(asked(2 * most));
+            assert_eq!(kept(book), results.skip(1).chain([2 * most]).collect::<Vec<_>>(), "then the oldest result");
+        }
+        assert_eq!(restarted, book);
     }
 
     #[test]

@@ -201,7 +201,7 @@ pub enum TaskRecord {
         /// How the yes is named in the record of decisions.
         of: AuditOf,
     },
-    /// 3: it is over, and the answer stands in the outbox.
+    /// 3: what ran here is over, and the answer stands in the outbox; or what was asked for did not begin there.
     Ended {
         /// The task.
         id: LetterId,
