@@ -91,7 +91,7 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
 /// Answers clients until the daemon stops.
 pub(crate) async fn serve(context: Context, listener: UnixListener) {
     let seats = Arc::new(Semaphore::new(limits::CLIENTS));
-    let waiting = Arc::new(Semaphore::new(limits::WAITING_CLIENTS));
+    let rooms = Rooms::default();
     let own = rustix::process::geteuid().as_raw();
     loop {
         let Ok(seat) = seats.clone().acquire_owned().await else { return };
@@ -109,16 +109,68 @@ pub(crate) async fn serve(context: Context, listener: UnixListener) {
             continue;
         }
         let pid = who.and_then(|who| u32::try_from(who.pid()?).ok());
-        let (context, waiting) = (context.clone(), waiting.clone());
-        tokio::spawn(async move { answer(&context, (client, pid), seat, &waiting).await });
+        let (context, rooms) = (context.clone(), rooms.clone());
+        tokio::spawn(async move { answer(&context, (client, pid), seat, &rooms).await });
     }
 }
+
+/// Where those sit that wait for a person or a peer, so that they keep nobody from asking, cancelling or stopping. Those that
+/// wait for messages and tasks, of which a program may begin as many as it likes, keep nobody from moving a session either.
+#[derive(Clone)]
+struct Rooms {
+    work: Arc<Semaphore>,
+    words: Arc<Semaphore>,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        let room = |seats| Arc::new(Semaphore::new(seats));
+        Self { work: room(limits::WAITING_CLIENTS), words: room(limits::WAITING_FOR_WORDS) }
+    }
+}
+
+impl Rooms {
+    /// The seat on which a question waits for its answer. The one that it came on is for questions that are answered at once.
+    fn seat(&self, request: &mut Request, came_on: OwnedSemaphorePermit) -> Result<OwnedSemaphorePermit, Failure> {
+        let waits = waits(&request.command);
+        let room = match waits {
+            Waits::Not => return Ok(came_on),
+            Waits::Words | Waits::WordsAMoment => &self.words,
+            Waits::Work => &self.work,
+        };
+        match (room.clone().try_acquire_owned(), waits) {
+            (Ok(seat), _) => Ok(seat),
+            (Err(_), Waits::WordsAMoment | Waits::Not) => {
+                // It is told, and nobody waits to hear that it came.
+                if let Command::Tell(request) = &mut request.command {
+                    request.until = TellUntil::Queued;
+                }
+                Ok(came_on)
+            }
+            (Err(_), Waits::Words) => {
+                let why = format!("too many wait: {} commands wait for messages and tasks", limits::WAITING_FOR_WORDS);
+                Err(failure(
+                    exit::FAILED,
+                    NOT_BEGUN,
+                    &why,
+                    "leave out --wait; cede inbox --sent and cede tasks say how far it is",
+                ))
+            }
+            (Err(_), Waits::Work) => {
+                let why = format!("too many wait: {} commands wait for their answers", limits::WAITING_CLIENTS);
+                Err(failure(exit::FAILED, NOT_BEGUN, &why, "cede status; cede cancel <move>"))
+            }
+        }
+    }
+}
+
+const NOT_BEGUN: &str = "the command was not begun";
 
 async fn answer(
     context: &Context,
     (client, pid): (UnixStream, Option<u32>),
     seat: OwnedSemaphorePermit,
-    waiting: &Arc<Semaphore>,
+    rooms: &Rooms,
 ) {
     let (read, mut write) = client.into_split();
     let mut read = BufReader::new(read);
@@ -131,13 +183,14 @@ async fn answer(
     {
         asked = Ok(Err(persons::of_a_task()));
     }
-    // Whoever waits for a person or a peer keeps nobody from asking, cancelling or stopping.
-    let seat = match &asked {
-        Ok(Ok(request)) if waits(&request.command) => waiting.clone().try_acquire_owned().ok(),
-        _ => Some(seat),
+    let (asked, _seat) = match asked {
+        Ok(Ok(mut request)) => match rooms.seat(&mut request, seat) {
+            Ok(seat) => (Ok(Ok(request)), Some(seat)),
+            Err(crowded) => (Ok(Err(crowded)), None),
+        },
+        other => (other, Some(seat)),
     };
     match asked {
-        Ok(Ok(_)) if seat.is_none() => replies.failed(crowded()),
         Ok(Ok(Request { command: Command::Run(request), .. })) => {
             bodies = local::serve(context.clone(), Question::Run(request), read);
         }
@@ -172,15 +225,31 @@ async fn answer(
     }
 }
 
-/// Whether the answer may take as long as a person or a peer does.
-fn waits(command: &Command) -> bool {
+/// For what a command waits.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// It is answered at once.
+    Not,
+    /// For what becomes of a message or a task, as long as that takes.
+    Words,
+    /// The same, for a moment.
+    WordsAMoment,
+    /// For a person or a peer.
+    Work,
+}
+
+fn waits(command: &Command) -> Waits {
     if let Command::Tell(request) = command {
-        return request.until != TellUntil::Queued && request.wait_ms.is_none();
+        return match (request.until, request.wait_ms) {
+            (TellUntil::Queued, _) => Waits::Not,
+            (_, None) => Waits::Words,
+            (_, Some(_)) => Waits::WordsAMoment,
+        };
     }
     if let Command::Ask(request) = command {
-        return request.wait;
+        return if request.wait { Waits::Words } else { Waits::WordsAMoment };
     }
-    matches!(
+    let work = matches!(
         command,
         Command::To(_)
             | Command::Take { .. }
@@ -190,12 +259,8 @@ fn waits(command: &Command) -> bool {
             | Command::Send(_)
             | Command::Run(_)
             | Command::View(_)
-    )
-}
-
-fn crowded() -> Failure {
-    let why = format!("{} commands wait for their answers already", limits::WAITING_CLIENTS);
-    failure(exit::FAILED, "the command was not begun", &why, "cede status; cede cancel <move>")
+    );
+    if work { Waits::Work } else { Waits::Not }
 }
 
 /// True where the other end is closed in both directions; one that only said that it asks no more still listens.

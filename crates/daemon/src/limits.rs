@@ -16,6 +16,9 @@ pub(crate) const REPLIES: usize = 256;
 pub(crate) const CLIENTS: usize = 32;
 /// Clients whose command waits for a person or a peer: more than all moves and questions that there may be.
 pub(crate) const WAITING_CLIENTS: usize = 256;
+/// Clients that wait for what becomes of messages and tasks: more than a person has in sight, and no more descriptors than a
+/// process may open beside all others.
+pub(crate) const WAITING_FOR_WORDS: usize = 128;
 /// Pause between two looks whether a client is still there.
 pub(crate) const CLIENT_LOOK: Duration = Duration::from_secs(2);
 /// A client that takes no line for this long is given up.

@@ -8,6 +8,9 @@ use cede_wire::control::{Answer, Command, Failure, LetterSummary, TellRequest, T
 use cede_wire::id::SessionId;
 use cede_wire::task::TaskScope;
 
+#[path = "letters_crowd.rs"]
+mod crowd;
+
 use super::{CEDE, adopted, refused};
 
 fn tell(device: &Device, to: &str, text: &str) -> LetterSummary {
