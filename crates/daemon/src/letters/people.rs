@@ -6,8 +6,9 @@ use cede_core::ledger::output::Gap;
 use cede_core::ledger::{MarkError, Standing};
 use cede_wire::control::{Answer, Check, Failure, LetterSummary, exit};
 use cede_wire::id::Hash;
-use cede_wire::letter::{LetterId, LetterRoom, LetterState};
+use cede_wire::letter::{Letter, LetterId, LetterRoom, LetterState};
 use cede_wire::refusal::Refusal;
+use cede_wire::task::{Part, TaskOutcome};
 
 use super::words_of;
 use crate::actor::Actor;
@@ -43,7 +44,7 @@ impl Actor {
             let begins = context.block(move |context| {
                 digests
                     .iter()
-                    .map(|digest| words_of(context, digest).map_or_else(String::new, |one| begins(&one.text)))
+                    .map(|digest| words_of(context, digest).map_or_else(String::new, |one| begins(&said(&one))))
                     .collect::<Vec<_>>()
             });
             let Ok(begins) = begins.await else { return };
@@ -273,19 +274,36 @@ async fn read(context: &Context, letter: Standing, came: bool, replies: Replies)
             // One that ended before stays as it ended, and can be read.
             let _ = actor.ledger.mark(id, LetterState::Shown, now);
         }
-        let begins = begins(&words.text);
+        let text = said(&words);
+        let begins = begins(&text);
         let letter = match came {
             true => actor.ledger.received(id).map(|letter| actor.received_summary(&letter, begins)),
             false => actor.ledger.told(id).map(|letter| actor.sent_summary(&letter, begins)),
         };
         let letter = letter.ok_or_else(|| not_marked(&MarkError::Unknown))?;
-        Ok(Answer::Letter { letter: Box::new(letter), text: words.text })
+        Ok(Answer::Letter { letter: Box::new(letter), text })
     });
     replies.settle(shown.await.unwrap_or_else(|stops| Err(stopping(stops))));
 }
 
+/// The words of a message. An answer to a task that has none, as of one that was refused, is said in words of ours, with what
+/// the device there adds.
+fn said(letter: &Letter) -> String {
+    let result = match letter.part.as_ref().map(Part::read) {
+        Some(Ok(Some(Part::Result(result)))) if letter.text.trim().is_empty() => result,
+        Some(Ok(Some(Part::Result(_) | Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_)) | None => {
+            return letter.text.clone();
+        }
+    };
+    let withdrawn = result.outcome == TaskOutcome::Refused(Refusal::Cancelled);
+    let how = if withdrawn { "withdrawn before it began" } else { result.outcome.word() };
+    let task = letter.in_reply_to.map_or_else(|| "a task".to_owned(), |id| format!("task {}", id.short()));
+    let note = if result.note.is_empty() { String::new() } else { format!(": {}", result.note) };
+    format!("{task}, {how}{note}")
+}
+
 /// How words begin: one line.
-fn begins(text: &str) -> String {
+pub(crate) fn begins(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     line.trim().chars().take(limits::PEER_TEXT_CHARS).collect()
 }
