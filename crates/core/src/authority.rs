@@ -65,6 +65,7 @@ use cede_wire::member::Capability;
 
 pub use cede_wire::audit::DecidedBy;
 
+use self::decision::Put;
 pub use self::decision::{CapabilityDecision, CapabilityRefusal, Decided, Permission, Permit, Swapped};
 pub use self::delegation::{Delegation, PeerTurn, ReplyTo};
 pub use self::peer::{PeerMemory, RuleError, Term};
@@ -250,10 +251,10 @@ impl ConnectionAuthority {
     pub fn withdraw(&mut self, memory: &mut PeerMemory, request: RequestId) {
         let waits = |(_, open): &(&QuestionId, &mut Open)| open.waiting.contains(&request);
         let Some((question, open)) = self.open.iter_mut().find(waits) else { return };
-        let (question, capability, hash) = (*question, open.shown.capability, open.shown.hash());
+        let (question, capability, put) = (*question, open.shown.capability, open.put());
         open.waiting.retain(|waiting| *waiting != request);
         let lonely = open.waiting.is_empty();
-        self.refuse(capability, request, (CapabilityRefusal::Declined, DecidedBy::Withdrawn), Some(hash));
+        self.refuse(capability, request, (CapabilityRefusal::Declined, DecidedBy::Withdrawn), Some(put));
         if lonely {
             self.open.remove(&question);
             memory.question_over();
@@ -283,9 +284,10 @@ impl ConnectionAuthority {
         for (question, open) in core::mem::take(&mut self.open) {
             memory.question_over();
             self.outputs.push_back(Output::Withdraw(question));
+            let put = open.put();
             for request in open.waiting {
                 let why = (CapabilityRefusal::Declined, DecidedBy::Closed);
-                self.refuse(open.shown.capability, request, why, Some(open.shown.hash()));
+                self.refuse(open.shown.capability, request, why, Some(put));
             }
         }
     }
@@ -363,8 +365,9 @@ impl ConnectionAuthority {
         let question = QuestionId(self.next);
         let shown = self.shown(&request, now, life);
         let expires = now.after(life);
-        self.open.insert(question, Open { shown: shown.clone(), expires, waiting: vec![id] });
-        self.outputs.push_back(Output::Ask(Question { id: question, hash: shown.hash(), shown, expires, held }));
+        self.open.insert(question, Open { shown: shown.clone(), expires, first: id, waiting: vec![id] });
+        let hash = shown.hash();
+        self.outputs.push_back(Output::Ask(Question { id: question, request: id, hash, shown, expires, held }));
         self.outputs.push_back(Output::Wake(expires));
     }
 
@@ -377,13 +380,13 @@ impl ConnectionAuthority {
         if Asking::of(capability) == Asking::OncePerConnection && by != DecidedBy::Rule {
             self.answered.insert(capability, (yes.then(|| open.shown.clone()), said(by)));
         }
-        let hash = open.shown.hash();
+        let put = open.put();
         for request in open.waiting {
             if yes {
-                let decided = Decided::allowed(request, open.shown.clone(), by, Some(hash));
+                let decided = Decided::allowed(request, open.shown.clone(), by, Some(put));
                 self.outputs.push_back(Output::Decided(decided));
             } else {
-                self.refuse(capability, request, (CapabilityRefusal::Declined, by), Some(hash));
+                self.refuse(capability, request, (CapabilityRefusal::Declined, by), Some(put));
             }
         }
     }
@@ -393,10 +396,10 @@ impl ConnectionAuthority {
         capability: Capability,
         request: RequestId,
         (why, by): (CapabilityRefusal, DecidedBy),
-        asked: Option<cede_wire::id::Hash>,
+        put: Option<Put>,
     ) {
         let decision = CapabilityDecision::Refused { why, by };
-        self.outputs.push_back(Output::Decided(Decided { request, capability, decision, asked }));
+        self.outputs.push_back(Output::Decided(Decided::of(request, capability, decision, put)));
     }
 
     fn shown(&self, request: &Request, now: Now, life: Duration) -> Shown {

@@ -74,6 +74,11 @@ pub(crate) enum Question {
     Capability { asker: Asker, question: Box<authority::Question> },
 }
 
+/// How the record names a question that a link's authority asks, its decision, and what came of it.
+pub(crate) const fn recorded_as(question: &authority::Question) -> AuditOf {
+    AuditOf::Request(question.shown.connection, question.request.0)
+}
+
 impl Approval {
     /// The question, where a session would leave.
     pub(crate) fn gives(&self) -> Option<&TakeQuestion> {
@@ -170,7 +175,11 @@ impl Actor {
             }
             [id] if self.approvals.contains_key(id) => {
                 let verdict = if yes { Ok(()) } else { Err(Refusal::Declined) };
-                let told = move |actor: &mut Self, came: Came| actor.settle_durable(answer(yes, came), replies);
+                let of = self.approvals.get(id).map(|approval| approval.subject().0);
+                let told = move |actor: &mut Self, came: Came| {
+                    let waits = of.and_then(|of| actor.waits_for_a_place(of));
+                    actor.settle_durable(answer(yes, came, waits), replies);
+                };
                 return self.settle_by(*id, verdict, None, Box::new(told));
             }
             [id] => return self.answer_elsewhere(*id, yes, replies),
@@ -332,96 +341,10 @@ impl Actor {
         let peers = &self.peers;
         self.takes.forget(|device| peers.is_member(device));
     }
-
-    pub(crate) fn approval_summary(&self, id: ApprovalId, approval: &Approval) -> ApprovalSummary {
-        if let Question::Capability { question, .. } = &approval.question {
-            let summary = self.capability_summary(id, approval.device, question);
-            return self.with_files(summary);
-        }
-        let (kind, scope, secret_looking) = match &approval.question {
-            Question::Receive { plan, scope, .. } => {
-                let mut scope = (**scope).clone();
-                if plan.here_already {
-                    scope.inventory.insert(0, here_already());
-                }
-                ("receive", scope, Vec::new())
-            }
-            Question::Give { leaves, .. } => {
-                ("give", Scope { limit_bytes: 0, ..leaves.scope.clone() }, leaves.secret_looking.clone())
-            }
-            Question::Capability { .. } => ("", nothing(), Vec::new()),
-        };
-        let (title, agent, directory, turns) = match &approval.question {
-            Question::Receive { plan, turns, .. } => {
-                (plan.title.clone(), Some(plan.key.agent), plan.target.display().to_string(), *turns)
-            }
-            Question::Give { info, .. } => {
-                (info.title.clone(), Some(info.key.agent), info.directory.clone(), info.turns)
-            }
-            Question::Capability { .. } => (String::new(), None, String::new(), 0),
-        };
-        ApprovalSummary {
-            id,
-            device: self.device_name(approval.device),
-            kind: kind.to_owned(),
-            title,
-            agent,
-            directory,
-            inventory: scope.inventory,
-            executables: scope.executables,
-            dotfiles: scope.dotfiles,
-            configuration_as_code: scope.configuration_as_code,
-            limit_bytes: scope.limit_bytes,
-            expires_in_s: 0,
-            turns,
-            secret_looking,
-            asks: None,
-            files: Vec::new(),
-            note: String::new(),
-            at: None,
-            held: false,
-        }
-    }
-
-    fn capability_summary(&self, id: ApprovalId, device: DeviceId, question: &authority::Question) -> ApprovalSummary {
-        let (shown, held) = (&question.shown, question.held);
-        ApprovalSummary {
-            id,
-            device: self.device_name(device),
-            kind: shown.capability.name().to_owned(),
-            title: shown.subject.text().to_owned(),
-            agent: None,
-            directory: String::new(),
-            inventory: Vec::new(),
-            executables: Vec::new(),
-            dotfiles: Vec::new(),
-            configuration_as_code: Vec::new(),
-            limit_bytes: 0,
-            expires_in_s: 0,
-            turns: 0,
-            secret_looking: Vec::new(),
-            asks: Some(crate::approvers::asked_for(shown, held)),
-            files: Vec::new(),
-            note: String::new(),
-            at: None,
-            held: false,
-        }
-    }
-}
-
-const fn nothing() -> Scope {
-    Scope {
-        inventory: Vec::new(),
-        limit_bytes: 0,
-        limit_entries: 0,
-        executables: Vec::new(),
-        dotfiles: Vec::new(),
-        configuration_as_code: Vec::new(),
-    }
 }
 
 /// What the peer's own lists do not say.
-fn here_already() -> InventoryItem {
+pub(crate) fn here_already() -> InventoryItem {
     InventoryItem {
         what: "a conversation under this id that is here and never moved".to_owned(),
         disposition: Disposition::Stays,
@@ -455,21 +378,27 @@ fn decided_by(verdict: Result<(), Refusal>) -> DecidedBy {
 }
 
 /// What the operator hears who answered.
-fn answer(yes: bool, (allowed, by): Came) -> Result<Answer, Failure> {
-    let text = if allowed { "allowed" } else { "denied; nothing was written" };
+fn answer(yes: bool, (allowed, by): Came, waits: Option<String>) -> Result<Answer, Failure> {
+    let text = match waits {
+        Some(waits) if allowed => format!("allowed; {waits}"),
+        Some(_) | None if allowed => "allowed".to_owned(),
+        Some(_) | None => "denied; nothing was written".to_owned(),
+    };
     if yes == allowed || !yes {
-        return Ok(Answer::Said { text: text.to_owned() });
+        return Ok(Answer::Said { text });
     }
     let nothing = |exit, why, cure| Err(failure(exit, "nothing was allowed", why, cure));
     match by {
         DecidedBy::Fault => nothing(exit::FAILED, "the decision cannot be recorded here", "cede doctor"),
         DecidedBy::Time => nothing(exit::TIMEOUT, "the time for an answer was over: it is a no", "cede approvals"),
+        DecidedBy::Withdrawn => {
+            nothing(exit::FAILED, "whoever asked withdrew it at the same moment", "cede approvals; cede tasks --all")
+        }
         DecidedBy::Grant
         | DecidedBy::Rule
         | DecidedBy::Operator
         | DecidedBy::Pace
         | DecidedBy::Size
-        | DecidedBy::Withdrawn
         | DecidedBy::Closed
         | DecidedBy::Approver(_)
         | DecidedBy::Button => nothing(exit::FAILED, "the question was over before the answer", "cede approvals"),

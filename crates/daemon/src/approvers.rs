@@ -13,14 +13,16 @@ use cede_wire::authority::Shown;
 use cede_wire::canonical::Signed;
 use cede_wire::control::decisions::AskedFor;
 use cede_wire::control::{Answer, ApprovalSummary, Failure, exit};
+use cede_wire::handoff::Scope;
 use cede_wire::id::{ApprovalId, DeviceId, Hash, ShowingId};
 use cede_wire::limits::POSED_BYTES;
+use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 
 use crate::actor::Actor;
-use crate::approvals::{Approval, Question};
+use crate::approvals::{Approval, Question, here_already};
 use crate::authorities::Came;
 use crate::clock::random;
 use crate::offering::failure;
@@ -163,35 +165,63 @@ impl Actor {
         self.approvals.get(&question).map(|approval| self.pose(question, approval))
     }
 
+    /// Everything that is shown of a question: the one place where it is put together.
     pub(crate) fn pose(&self, question: ApprovalId, approval: &Approval) -> Posed {
-        let shown = self.approval_summary(question, approval);
         let (of, about) = approval.subject();
-        let wants = match &approval.question {
-            Question::Receive { .. } => Wanted::Receive,
-            Question::Give { .. } => Wanted::Give,
-            Question::Capability { question, .. } => {
-                Wanted::Capability { shown: Box::new(question.shown.clone()), held: question.held }
-            }
-        };
-        Posed {
+        let bare = Posed {
             at: self.context.local.device(),
             question,
             who: approval.device,
             of,
             about,
-            wants,
-            title: shown.title,
-            agent: shown.agent,
-            directory: shown.directory,
-            turns: shown.turns,
-            inventory: shown.inventory,
-            executables: shown.executables,
-            dotfiles: shown.dotfiles,
-            configuration_as_code: shown.configuration_as_code,
-            limit_bytes: shown.limit_bytes,
-            secret_looking: shown.secret_looking,
-            files: shown.files,
-            note: shown.note,
+            wants: Wanted::Receive,
+            title: String::new(),
+            agent: None,
+            directory: String::new(),
+            turns: 0,
+            inventory: Vec::new(),
+            executables: Vec::new(),
+            dotfiles: Vec::new(),
+            configuration_as_code: Vec::new(),
+            limit_bytes: 0,
+            secret_looking: Vec::new(),
+            files: Vec::new(),
+            note: String::new(),
+        };
+        match &approval.question {
+            Question::Receive { plan, scope, turns } => {
+                let mut posed = Posed {
+                    title: plan.title.clone(),
+                    agent: Some(plan.key.agent),
+                    directory: plan.target.display().to_string(),
+                    turns: *turns,
+                    limit_bytes: scope.limit_bytes,
+                    ..with_lists(bare, scope)
+                };
+                if plan.here_already {
+                    posed.inventory.insert(0, here_already());
+                }
+                posed
+            }
+            Question::Give { info, leaves, .. } => Posed {
+                wants: Wanted::Give,
+                title: info.title.clone(),
+                agent: Some(info.key.agent),
+                directory: info.directory.clone(),
+                turns: info.turns,
+                secret_looking: leaves.secret_looking.clone(),
+                ..with_lists(bare, &leaves.scope)
+            },
+            Question::Capability { question, .. } => {
+                let shown = &question.shown;
+                let wants = Wanted::Capability { shown: Box::new(shown.clone()), held: question.held };
+                let posed = Posed { wants, title: shown.subject.text().to_owned(), ..bare };
+                if shown.capability == Capability::File {
+                    self.with_files(posed, shown.subject.content())
+                } else {
+                    posed
+                }
+            }
         }
     }
 
@@ -278,14 +308,22 @@ pub(crate) fn asked_for(shown: &Shown, held: bool) -> AskedFor {
     }
 }
 
+fn with_lists(posed: Posed, scope: &Scope) -> Posed {
+    Posed {
+        inventory: scope.inventory.clone(),
+        executables: scope.executables.clone(),
+        dotfiles: scope.dotfiles.clone(),
+        configuration_as_code: scope.configuration_as_code.clone(),
+        ..posed
+    }
+}
+
 impl Approval {
     /// How the question is named in the record, and the hash of what it is about.
-    fn subject(&self) -> (AuditOf, Hash) {
+    pub(crate) fn subject(&self) -> (AuditOf, Hash) {
         match (self.moves(), &self.question) {
             (Some(of), _) => (of, self.shown),
-            (None, Question::Capability { question, .. }) => {
-                (AuditOf::Request(question.shown.connection, question.id.number()), question.hash)
-            }
+            (None, Question::Capability { question, .. }) => (crate::approvals::recorded_as(question), question.hash),
             (None, Question::Receive { .. } | Question::Give { .. }) => (AuditOf::Many, Hash::new([0; 32])),
         }
     }

@@ -31,8 +31,9 @@ pub(crate) struct Asker {
     pub(crate) link: u64,
 }
 
-/// What goes on when a request is decided. It runs after the decision is in the record of this device.
-pub(crate) type Reply = Box<dyn FnOnce(&mut Actor, CapabilityDecision) + Send>;
+/// What goes on when a request is decided. It runs after the decision is in the record of this device, hears how that names
+/// it, and says whether a yes still has somebody who wants it.
+pub(crate) type Reply = Box<dyn FnOnce(&mut Actor, CapabilityDecision, AuditOf) -> bool + Send>;
 
 /// Whether something was allowed, and what decided that.
 pub(crate) type Came = (bool, DecidedBy);
@@ -110,7 +111,7 @@ impl Actor {
         asker: Asker,
         capability: Capability,
         subject: Subject,
-        reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
+        reply: impl FnOnce(&mut Self, CapabilityDecision, AuditOf) -> bool + Send + 'static,
     ) -> RequestId {
         self.request(asker, reply, |authority, memory, id, now| {
             authority.authorize(memory, Request::new(id, capability).about(subject), now);
@@ -122,7 +123,7 @@ impl Actor {
         &mut self,
         asker: Asker,
         task: Delegation,
-        reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
+        reply: impl FnOnce(&mut Self, CapabilityDecision, AuditOf) -> bool + Send + 'static,
     ) -> RequestId {
         self.request(asker, reply, |authority, memory, request, now| {
             authority.authorize_delegation(memory, &Delegation { request, ..task }, false, now);
@@ -132,7 +133,7 @@ impl Actor {
     fn request(
         &mut self,
         asker: Asker,
-        reply: impl FnOnce(&mut Self, CapabilityDecision) + Send + 'static,
+        reply: impl FnOnce(&mut Self, CapabilityDecision, AuditOf) -> bool + Send + 'static,
         ask: impl FnOnce(&mut ConnectionAuthority, &mut PeerMemory, RequestId, Now),
     ) -> RequestId {
         self.authorities.next_request += 1;
@@ -146,7 +147,10 @@ impl Actor {
             }
             None => {
                 let decision = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Closed };
-                self.once_durable(move |actor| reply(actor, decision));
+                let of = AuditOf::Request(ConnectionId::new([0; 16]), id.0);
+                self.once_durable(move |actor| {
+                    reply(actor, decision, of);
+                });
             }
         }
         id
@@ -310,19 +314,18 @@ impl Actor {
         let reply = self.authorities.at(asker).and_then(|(at, _)| at.replies.remove(&decided.request));
         let (by, allowed) = (decided.decision.by(), decided.decision.is_allowed());
         let (who, capability, shown) = (asker.device, decided.capability, decided.asked);
+        let of = self.recorded_as(asker, decided.recorded);
         let next = move |actor: &mut Self, stands: bool| {
             let refused = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Fault };
             let decision = if allowed && !stands { refused } else { decided.decision };
             let came = (decision.is_allowed(), decision.by());
-            if let Some(reply) = reply {
-                reply(actor, decision);
-            }
+            let wanted = reply.is_none_or(|reply| reply(actor, decision, of));
+            let came = if wanted { came } else { (false, DecidedBy::Withdrawn) };
             if let Some(told) = told {
                 told(actor, came);
             }
         };
         if shown.is_some() || (allowed && Asking::of(capability) != Asking::Never) {
-            let of = self.request_of(asker, decided.request);
             self.once_recorded(AuditEvent::Decided { who, capability, of, allowed, by, shown, times: 1 }, next);
         } else {
             self.audit.count((who, capability, allowed, by));
@@ -334,7 +337,7 @@ impl Actor {
     }
 
     /// How a request is named in the record.
-    pub(crate) fn request_of(&mut self, asker: Asker, request: RequestId) -> AuditOf {
+    fn recorded_as(&mut self, asker: Asker, request: RequestId) -> AuditOf {
         let found = self.authorities.at(asker).map(|(at, _)| at.authority.id());
         AuditOf::Request(found.unwrap_or(ConnectionId::new([0; 16])), request.0)
     }
@@ -345,7 +348,7 @@ impl Actor {
         id.copy_from_slice(&question.hash.as_bytes()[..8]);
         let id = ApprovalId::new(id);
         let (who, capability, held) = (asker.device, question.shown.capability, question.held);
-        let of = AuditOf::Request(question.shown.connection, question.id.number());
+        let of = approvals::recorded_as(&question);
         self.audit.note(AuditEvent::Asked { who, capability, of, shown: question.hash, held });
         tracing::info!(peer = %asker.device.short(), %id, "a question waits: cede approvals");
         let asked = approvals::Question::Capability { asker, question: Box::new(question) };

@@ -27,6 +27,7 @@ use crate::limits;
 mod people;
 mod telling;
 
+pub(crate) use people::begins;
 pub(crate) use telling::{Address, Tellings, Watches, session_there};
 
 /// Words that are being kept and of which the ledger does not know yet whether a letter needs them: two peers may pass on the
@@ -196,9 +197,9 @@ impl Actor {
                     self.pass_letters_on();
                 }
             }
-            LedgerEvent::Moved { id, .. } => {
+            LedgerEvent::Moved { id, state } => {
                 self.told_moved(id);
-                self.task_moved(id);
+                self.task_letter_moved(id, state);
             }
             LedgerEvent::Forget(digest) => {
                 self.forget_words(&digest);

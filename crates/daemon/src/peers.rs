@@ -393,7 +393,7 @@ impl Actor {
         self.ledger.link_up(device, self.context.clock.now());
         self.pass_letters_on();
         self.transfers.link_up(device);
-        self.consider_tasks_of(device);
+        self.tasks_link_up(device);
         self.send(device, PeerMessage::SessionsQuery);
         self.mirrors_link_up(device);
         self.repeat_takes(device);
@@ -428,7 +428,7 @@ impl Actor {
             self.transfers.link_up(device);
             self.mirrors_link_up(device);
             self.repeat_takes(device);
-            self.consider_tasks_of(device);
+            self.tasks_link_up(device);
         }
         self.afar_link_down(device, number);
     }

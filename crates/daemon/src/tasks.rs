@@ -6,16 +6,17 @@
 //!
 //! ```text
 //! a letter with a task came      task_came → consider → the question (considering)
-//! the yes                        looked at again, compared with what was shown, begun (considering)
+//! the yes                        there is a place for it, or it waits for one (considering)
+//! the place                      looked at again, compared with what was shown, begun (considering)
 //! the program                    in its own group, to its end, its time or the stop (running)
 //! the answer                     a reply with a part; then it is over (answering)
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cede_core::authority::RequestId;
+use cede_core::authority::{Permit, RequestId};
 use cede_core::ledger::Standing;
 use cede_core::tasks::TaskBook;
 use cede_wire::audit::{AuditOf, AuditOutcome};
@@ -51,6 +52,8 @@ pub(crate) struct Tasks {
     /// Tasks of peers that are not decided.
     waiting: BTreeMap<LetterId, Waiting>,
     running: BTreeMap<LetterId, Running>,
+    /// Tasks that have their yes and wait for a place to run, the oldest yes first. What ended meanwhile is passed over.
+    queue: VecDeque<LetterId>,
     /// What agents of peers did last for tasks that were asked for here.
     lines: BTreeMap<LetterId, String>,
     /// Peers whose tasks are looked at again after a pause.
@@ -64,12 +67,10 @@ struct Waiting {
     letter: Arc<Letter>,
     scope: TaskScope,
     stage: Stage,
-    /// How the decision about it is named in the record.
-    of: Option<AuditOf>,
 }
 
 /// How far the question is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 enum Stage {
     /// Nobody is asked: there is no link, or too many questions wait.
     Idle,
@@ -77,8 +78,10 @@ enum Stage {
     Looking,
     /// The operator is asked.
     Asked(Asker, RequestId),
-    /// The operator said yes; it is looked at again.
-    Allowed,
+    /// The operator said yes, which the record names so; as many tasks run as may.
+    Allowed(AuditOf, Permit),
+    /// There is a place for it; it is looked at again.
+    Placed(AuditOf),
 }
 
 /// A task that an agent works on. It ends with the value.
@@ -113,6 +116,7 @@ impl Actor {
         }
         self.end_tasks_of_strangers();
         self.tasks_that_began_are_acted_on();
+        self.refused_tasks_are_noted();
         self.tasks_were_cut_off();
         self.collect_places();
         let open: Vec<LetterId> = self.ledger.inbox().filter(is_open).map(|letter| letter.kept.id).collect();
@@ -167,8 +171,8 @@ impl Actor {
         if of_peer >= limits::TASKS_WAITING {
             return self.end_letter(id, LetterState::Refused(Refusal::Busy));
         }
-        self.tasks.waiting.insert(id, Waiting { letter: Arc::new(letter), scope, stage: Stage::Idle, of: None });
-        self.consider_task(id);
+        self.tasks.waiting.insert(id, Waiting { letter: Arc::new(letter), scope, stage: Stage::Idle });
+        self.consider_tasks_of(id.origin);
     }
 
     /// The asker does not want it any more.
@@ -208,10 +212,10 @@ impl Actor {
         match self.tasks.waiting.remove(&id) {
             Some(Waiting { stage: Stage::Asked(asker, request), .. }) => self.withdraw_request(asker, request),
             // The yes came to nothing.
-            Some(Waiting { stage: Stage::Allowed, of: Some(of), .. }) => {
+            Some(Waiting { stage: Stage::Allowed(of, _) | Stage::Placed(of), .. }) => {
                 self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Failed);
             }
-            Some(Waiting { stage: Stage::Idle | Stage::Looking | Stage::Allowed, .. }) | None => {}
+            Some(Waiting { stage: Stage::Idle | Stage::Looking, .. }) | None => {}
         }
     }
 
@@ -256,6 +260,13 @@ impl Actor {
         began.into_iter().for_each(|id| self.end_letter(id, LetterState::Acted));
     }
 
+    /// That a letter ended is durable a moment before the book says so.
+    fn refused_tasks_are_noted(&mut self) {
+        let ended = |(id, _): (LetterId, _)| Some((id, self.ledger.told(id)?.kept.state?));
+        let ended: Vec<(LetterId, LetterState)> = self.tasks.book.asked().filter_map(ended).collect();
+        ended.into_iter().for_each(|(id, state)| self.note_refused(id, state));
+    }
+
     /// What a restart cut off is over: what it left is ended, and the asker is told.
     fn tasks_were_cut_off(&mut self) {
         for id in self.tasks.book.cut_off() {
@@ -283,6 +294,7 @@ impl Actor {
         if !self.peers.is_member(id.origin) {
             self.tasks.book.forget(id.origin);
         }
+        self.fill_places();
     }
 }
 

@@ -3,6 +3,7 @@
 use cede_store::audit::AuditLog;
 use cede_store::home::Home;
 use cede_wire::audit::AuditEvent;
+use cede_wire::control::terminal::{Keyboard, TerminalEvent, ViewRequest};
 use cede_wire::id::DeviceId;
 use cede_wire::limits::AUDIT_FILE_BYTES;
 
@@ -108,4 +109,46 @@ fn what_came_of_a_session_that_left_and_of_files_is_in_the_record() {
     let kinds: Vec<&str> = files.iter().map(|line| line.kind.as_str()).collect();
     assert_eq!(kinds, ["asked", "decided", "outcome"]);
     assert!(files.iter().all(|line| line.about == files[0].about), "{files:?}");
+}
+
+/// Shows: U-3, U-10
+#[test]
+fn whatever_belongs_to_one_question_has_one_number_in_the_record() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let begun = a.typed(&["run", "--detach", "--name", "work", "--", "sleep", "1000"]);
+    assert!(begun.status.success(), "{begun:?}");
+    let watch = || {
+        let session = "work".to_owned();
+        let request = ViewRequest { session, keyboard: Keyboard::No, size: None, from: Some(0), read: None };
+        b.open(Command::View(request)).unwrap()
+    };
+    let mut watchers = [watch(), watch(), watch()];
+    for watcher in &mut watchers {
+        watcher.until(|body| matches!(body, ReplyBody::Terminal(TerminalEvent::Asking { .. })));
+    }
+    assert_eq!(a.status().approvals.len(), 1, "they share a question");
+    decide(a, &question(a), true);
+    std::fs::write(b.home.join("notes.txt"), "seven").unwrap();
+    let paths = vec![b.home.join("notes.txt").display().to_string()];
+    for yes in [false, true] {
+        let sending =
+            SendRequest { device: "laptop".to_owned(), paths: paths.clone(), wait: true, ..SendRequest::default() };
+        let sent = b.open(Command::Send(sending)).unwrap();
+        decide(a, &question(a), yes);
+        assert_eq!(sent.end(&mut |_| {}).unwrap().is_ok(), yes);
+    }
+    let (mut lines, _) = log(a);
+    lines.retain(|line| line.about.is_some());
+    let of = |kind: &str, about: &Option<String>| {
+        lines.iter().filter(|line| line.kind == kind && line.about == *about).count()
+    };
+    let asked: Vec<&LogLine> = lines.iter().filter(|line| line.kind == "asked").collect();
+    let each: Vec<(usize, usize)> =
+        asked.iter().map(|line| (of("decided", &line.about), of("outcome", &line.about))).collect();
+    assert_eq!(each, [(3, 0), (1, 0), (1, 1)], "{lines:#?}");
+    for line in &lines {
+        let same = asked.iter().find(|asked| asked.about == line.about).unwrap();
+        assert!(line.shown.is_none_or(|shown| Some(shown) == same.shown), "{line:?}");
+    }
 }

@@ -15,6 +15,8 @@ use cede_wire::task::TaskScope;
 mod cut;
 #[path = "tasks_kept.rs"]
 mod kept;
+#[path = "tasks_places.rs"]
+mod places;
 
 use super::{CEDE, decide, question, refused};
 

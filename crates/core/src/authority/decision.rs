@@ -64,6 +64,8 @@ impl CapabilityDecision {
 pub struct Decided {
     /// Which one.
     pub request: RequestId,
+    /// By which one the record names the decision: the one that its question was put for, or itself where nobody was asked.
+    pub recorded: RequestId,
     /// For what.
     pub capability: Capability,
     /// The answer.
@@ -72,11 +74,24 @@ pub struct Decided {
     pub asked: Option<Hash>,
 }
 
+/// What was asked for the sake of a request: by whom first, and what was shown.
+pub(super) type Put = (RequestId, Hash);
+
 impl Decided {
-    pub(super) fn allowed(request: RequestId, shown: Shown, by: DecidedBy, asked: Option<Hash>) -> Self {
+    pub(super) fn allowed(request: RequestId, shown: Shown, by: DecidedBy, put: Option<Put>) -> Self {
         let capability = shown.capability;
         let permit = Permit { hash: shown.hash(), shown: Box::new(shown), by };
-        Self { request, capability, decision: CapabilityDecision::Allowed(permit), asked }
+        Self::of(request, capability, CapabilityDecision::Allowed(permit), put)
+    }
+
+    pub(super) fn of(
+        request: RequestId,
+        capability: Capability,
+        decision: CapabilityDecision,
+        put: Option<Put>,
+    ) -> Self {
+        let recorded = put.map_or(request, |(first, _)| first);
+        Self { request, recorded, capability, decision, asked: put.map(|(_, shown)| shown) }
     }
 }
 

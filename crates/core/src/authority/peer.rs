@@ -107,7 +107,7 @@ impl PeerMemory {
     /// nobody is asked. Source: SPEC U-9.
     #[must_use]
     pub fn begin_question(&mut self, now: Now) -> bool {
-        let may = self.may_ask(now);
+        let may = self.room(now) > 0;
         if may {
             self.waiting += 1;
             if self.asked.len() >= ASKED_MOST {
@@ -139,11 +139,14 @@ impl PeerMemory {
         }
     }
 
-    pub(super) fn may_ask(&self, now: Now) -> bool {
+    /// How many questions more could be put now.
+    pub fn room(&self, now: Now) -> usize {
+        if now.monotonic < self.quiet_until {
+            return 0;
+        }
         let recent = |at: &&Duration| now.monotonic.saturating_sub(**at) < ASKED_IN;
-        self.waiting < PENDING_PER_PEER
-            && now.monotonic >= self.quiet_until
-            && self.asked.iter().filter(recent).count() < ASKED_MOST
+        let asked = self.asked.iter().filter(recent).count();
+        PENDING_PER_PEER.saturating_sub(self.waiting).min(ASKED_MOST.saturating_sub(asked))
     }
 
     fn said_no(&mut self, now: Now) {

@@ -7,24 +7,20 @@ use cede_wire::authority::Shown;
 use cede_wire::id::{DeviceId, Hash};
 
 use super::RequestId;
+use super::decision::Put;
 use crate::limits::{QUESTION, QUESTION_HELD};
 
 /// A question of one connection, by its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId(pub(super) u64);
 
-impl QuestionId {
-    /// The number.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
-
 /// What is put before a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// Which question.
     pub id: QuestionId,
+    /// The request that it was put for. Others may come to share it; the record names all of them by this one.
+    pub request: RequestId,
     /// What is shown: a screen is made from this and nothing else.
     pub shown: Shown,
     /// The hash of its bytes: what the answer covers.
@@ -92,6 +88,15 @@ impl OperatorApprover {
 pub(super) struct Open {
     pub(super) shown: Shown,
     pub(super) expires: Duration,
+    /// Who it was put for.
+    pub(super) first: RequestId,
     /// Who waits for its answer.
     pub(super) waiting: Vec<RequestId>,
+}
+
+impl Open {
+    /// How the record names what is decided by it.
+    pub(super) fn put(&self) -> Put {
+        (self.first, self.shown.hash())
+    }
 }

@@ -193,7 +193,7 @@ fn close_takes_questions_back_and_refuses_everything() {
         one.asks(id, capability, "x");
         assert_eq!(one.refusal(id), (CapabilityRefusal::Declined, DecidedBy::Closed), "{capability:?}");
     }
-    assert!(one.memory.may_ask(one.now), "the questions that are gone wait no more");
+    assert!(one.memory.room(one.now) > 0, "the questions that are gone wait no more");
 }
 
 /// Shows: U-1
@@ -582,7 +582,50 @@ fn no_two_questions_have_the_same_bytes() {
     let hashes: BTreeSet<Hash> = one.waiting.iter().map(|question| question.hash).collect();
     assert_eq!(hashes.len(), 2);
     assert!(one.waiting.iter().all(|question| question.hash == question.shown.hash()));
-    assert_eq!(one.waiting.iter().map(|question| question.id.number()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(one.waiting.iter().map(|question| question.shown.number).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Shows: U-3, U-10
+#[test]
+fn question_and_all_that_it_decides_are_recorded_under_one_number() {
+    let mut one = World::new();
+    one.asks(7, Capability::Drive, "");
+    one.asks(8, Capability::Drive, "");
+    one.asks(9, Capability::Drive, "");
+    one.asks(10, Capability::File, "notes.txt");
+    let put: Vec<u64> = one.waiting.iter().map(|question| question.request.0).collect();
+    assert_eq!(put, [7, 10], "by the request that was the first");
+    one.withdraws(7);
+    one.withdraws(8);
+    one.says(OperatorAnswer::Yes);
+    one.says(OperatorAnswer::No);
+    one.asks(11, Capability::Drive, "");
+    let recorded = [7, 8, 9, 10, 11].map(|id| one.decisions[&id].recorded.0);
+    assert_eq!(recorded, [7, 7, 7, 10, 11], "one that needed no question has its own number");
+    one.asks(12, Capability::Observe, "");
+    one.asks(13, Capability::Observe, "");
+    one.reconnects();
+    assert_eq!([12, 13].map(|id| one.decisions[&id].recorded.0), [12, 12], "when the connection ends too");
+}
+
+/// Shows: U-9
+#[test]
+fn room_says_how_many_questions_more_are_put() {
+    let mut one = World::new();
+    for number in 0..=PENDING_PER_PEER {
+        assert_eq!(one.memory.room(one.now), PENDING_PER_PEER - number);
+        one.asks(number as u64, Capability::File, "");
+    }
+    for number in 0..ASKED_MOST - PENDING_PER_PEER {
+        one.says(OperatorAnswer::Yes);
+        one.asks(100 + number as u64, Capability::File, "");
+    }
+    one.says(OperatorAnswer::Yes);
+    assert_eq!((one.waiting.len(), one.memory.room(one.now)), (PENDING_PER_PEER - 1, 0), "they were many in this time");
+    one.now = later(one.now, ASKED_IN);
+    assert_eq!(one.memory.room(one.now), 1);
+    (0..ASKED_MOST).for_each(|_| one.memory.end_question(NO, one.now));
+    assert_eq!(one.memory.room(one.now), 0, "a no is followed by quiet");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use cede_wire::control::{Answer, Failure, ReplyBody, TellRequest, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterState};
 use cede_wire::limits::TASK_LINE_CHARS;
+use cede_wire::refusal::Refusal;
 use cede_wire::task::{Part, ScopeFault};
 
 use crate::actor::Actor;
@@ -68,8 +69,30 @@ impl Actor {
         Ok(())
     }
 
+    /// The letter of a task came further. What the agents there did last is of the stage before.
+    pub(crate) fn task_letter_moved(&mut self, id: LetterId, state: LetterState) {
+        if state == LetterState::Acted {
+            self.tasks.lines.remove(&id);
+        }
+        self.note_refused(id, state);
+        self.task_moved(id);
+    }
+
+    /// What was refused is forgotten before what came of others.
+    pub(super) fn note_refused(&mut self, id: LetterId, state: LetterState) {
+        let why = match state {
+            LetterState::Refused(why) => why,
+            LetterState::Expired => Refusal::Expired,
+            LetterState::Quarantined | LetterState::Duplicate => Refusal::Protocol,
+            LetterState::Received | LetterState::Shown | LetterState::Acted => return,
+        };
+        if let Some(record) = self.tasks.book.refuse(id, why) {
+            self.write_book(record);
+        }
+    }
+
     /// Something became of a task that was asked for here.
-    pub(crate) fn task_moved(&mut self, id: LetterId) {
+    pub(super) fn task_moved(&mut self, id: LetterId) {
         self.tasks.watches.retain(|(_, replies)| !replies.watcher().is_closed());
         if !self.tasks.watches.iter().any(|(watched, _)| *watched == id) {
             return;
@@ -154,7 +177,7 @@ impl Actor {
 }
 
 /// A task that was acted on is one that runs.
-pub(super) fn is_over(state: LetterState) -> bool {
+fn is_over(state: LetterState) -> bool {
     state.is_final() && state != LetterState::Acted
 }
 

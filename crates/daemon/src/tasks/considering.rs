@@ -8,16 +8,19 @@ use cede_agent::turns;
 use cede_core::authority::{
     CapabilityDecision, CapabilityRefusal, DecidedBy, Delegation, Permission, Permit, RequestId,
 };
-use cede_wire::audit::AuditOutcome;
+use cede_core::limits::PENDING_PER_PEER;
+use cede_wire::audit::{AuditOf, AuditOutcome};
+use cede_wire::authority::Rule;
 use cede_wire::id::DeviceId;
 use cede_wire::letter::{Letter, LetterId, LetterState};
 use cede_wire::member::Capability;
+use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{Activity, AgentKind, SessionInfo, SessionKey};
 use cede_wire::task::{TaskOutcome, TaskResult, TaskScope};
 
 use super::running::Order;
-use super::{Running, Stage, is_open, mark, nothing, session_of};
+use super::{Running, Stage, Waiting, is_open, mark, nothing, session_of};
 use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::clock::unix_ms;
@@ -39,21 +42,47 @@ pub(super) struct Plan {
 type Hindrance = (Refusal, String);
 
 impl Actor {
-    /// Tasks of a peer that wait for a link, or for room among its questions.
-    pub(crate) fn consider_tasks_of(&mut self, device: DeviceId) {
-        let idle =
-            self.tasks.waiting.iter().filter(|(id, waiting)| id.origin == device && waiting.stage == Stage::Idle);
-        let idle: Vec<LetterId> = idle.map(|(id, _)| *id).collect();
-        idle.into_iter().for_each(|id| self.consider_task(id));
+    /// A link of a peer stands: its tasks are asked about, and it hears of those that wait for a place.
+    pub(crate) fn tasks_link_up(&mut self, device: DeviceId) {
+        self.consider_tasks_of(device);
+        let theirs = self.tasks.waiting.keys().filter(|id| id.origin == device);
+        let theirs: Vec<LetterId> = theirs.copied().collect();
+        theirs.into_iter().for_each(|id| self.say_that_it_waits(id));
     }
 
-    /// Looks what a task would be, and asks. Without a link of the asker it waits for one: a yes dies with its connection.
-    pub(super) fn consider_task(&mut self, id: LetterId) {
-        let Some(waiting) = self.tasks.waiting.get(&id).filter(|waiting| waiting.stage == Stage::Idle) else { return };
-        let (letter, scope) = (waiting.letter.clone(), waiting.scope.clone());
+    /// Tasks of a peer that wait for a link, or for room among its questions: the oldest first, and no more than there is room
+    /// for. The others are looked at when one of these is decided, or a while later.
+    pub(super) fn consider_tasks_of(&mut self, device: DeviceId) {
+        let Some(asker) = self.asker(device) else { return };
+        let idle =
+            self.tasks.waiting.iter().filter(|(id, waiting)| id.origin == device && waiting.stage == Stage::Idle);
+        let came = |id: &LetterId| self.ledger.received(*id).map_or(0, |letter| letter.kept.at_unix_ms);
+        let mut idle: Vec<(u64, LetterId)> = idle.map(|(id, _)| (came(id), *id)).collect();
+        idle.sort_unstable();
         // A store that may be older than it was has perhaps forgotten what it did.
         let doubted = self.custodian.doubt().is_some();
-        let Some(asker) = self.asker(id.origin).filter(|_| !doubted) else { return };
+        for (_, id) in idle {
+            if doubted || self.room_for_tasks(device) == 0 {
+                return self.consider_later(device);
+            }
+            self.consider_task(id, asker);
+        }
+    }
+
+    /// So many tasks more may be looked at: what has no room among the questions need not be.
+    fn room_for_tasks(&mut self, device: DeviceId) -> usize {
+        let unasked =
+            self.rule(device, Capability::Delegate).is_some_and(|rule| rule != Rule::Ask && rule != Rule::Hold);
+        let now = self.context.clock.now();
+        let room = if unasked { PENDING_PER_PEER } else { self.authorities.memory(device).room(now) };
+        let looking = |(id, waiting): &(&LetterId, &Waiting)| id.origin == device && waiting.stage == Stage::Looking;
+        room.saturating_sub(self.tasks.waiting.iter().filter(looking).count())
+    }
+
+    /// Looks what a task would be, and asks. Without a link of the asker it waits for one: a question dies with its connection.
+    fn consider_task(&mut self, id: LetterId, asker: Asker) {
+        let Some(waiting) = self.tasks.waiting.get(&id).filter(|waiting| waiting.stage == Stage::Idle) else { return };
+        let (letter, scope) = (waiting.letter.clone(), waiting.scope.clone());
         match self.permission(asker, Capability::Delegate) {
             Permission::Refused(_, DecidedBy::Closed) => return,
             // What cannot be recorded now is no no.
@@ -68,6 +97,7 @@ impl Actor {
             return self.hinder(id, (Refusal::NotOwner, why.to_owned()));
         }
         self.become_stage(id, Stage::Looking);
+        tracing::debug!(peer = %id.origin.short(), id = id.short(), "a task is looked at");
         let context = self.context.clone();
         tokio::spawn(async move {
             let found = {
@@ -92,27 +122,30 @@ impl Actor {
         let (letter, scope) = (waiting.letter.clone(), waiting.scope.clone());
         let plan = match found {
             Ok(plan) => plan,
-            Err(hindrance) => return self.hinder(id, hindrance),
+            Err(hindrance) => {
+                self.hinder(id, hindrance);
+                return self.consider_tasks_of(id.origin);
+            }
         };
         let life_ms = self.ledger.received(id).map_or(0, |letter| letter.kept.expires_in_ms);
         let asked = delegation(id, &letter, &scope, &plan, life_ms);
-        let request = self.ask_delegation(asker, asked, move |actor, decision| actor.task_decided(id, decision));
-        let of = self.request_of(asker, request);
-        if let Some(waiting) = self.tasks.waiting.get_mut(&id) {
-            waiting.of = Some(of);
-        }
+        let decided = move |actor: &mut Self, decision, of| actor.task_decided(id, decision, of);
+        let request = self.ask_delegation(asker, asked, decided);
         self.become_stage(id, Stage::Asked(asker, request));
     }
 
-    fn task_decided(&mut self, id: LetterId, decision: CapabilityDecision) {
+    /// False: it was withdrawn between the yes and its record.
+    fn task_decided(&mut self, id: LetterId, decision: CapabilityDecision, of: AuditOf) -> bool {
         let device = id.origin;
+        let mut wanted = true;
         match decision {
-            CapabilityDecision::Allowed(permit) => self.look_again(id, permit),
+            CapabilityDecision::Allowed(permit) => wanted = self.task_allowed(id, permit, of),
             // The next link, or a later moment, brings the question again: the task is durable, its answer is not.
             CapabilityDecision::Refused { by: DecidedBy::Closed, .. } => self.become_stage(id, Stage::Idle),
             CapabilityDecision::Refused { by: DecidedBy::Pace | DecidedBy::Fault, .. } => {
                 self.become_stage(id, Stage::Idle);
-                return self.consider_later(device);
+                self.consider_later(device);
+                return wanted;
             }
             CapabilityDecision::Refused { by: DecidedBy::Withdrawn, .. } => {}
             CapabilityDecision::Refused { by: DecidedBy::Time, .. } => self.end_waiting(id, Refusal::Expired),
@@ -124,6 +157,56 @@ impl Actor {
         }
         // There may be room for another question.
         self.consider_tasks_of(device);
+        wanted
+    }
+
+    fn task_allowed(&mut self, id: LetterId, permit: Permit, of: AuditOf) -> bool {
+        let asked = |waiting: &&mut Waiting| matches!(waiting.stage, Stage::Asked(..));
+        let Some(waiting) = self.tasks.waiting.get_mut(&id).filter(asked) else {
+            self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Failed);
+            return false;
+        };
+        waiting.stage = Stage::Allowed(of, permit);
+        self.tasks.queue.push_back(id);
+        self.fill_places();
+        self.say_that_it_waits(id);
+        true
+    }
+
+    /// Gives the places that are free to those that waited longest since their yes.
+    pub(super) fn fill_places(&mut self) {
+        loop {
+            let placed =
+                self.tasks.waiting.values().filter(|waiting| matches!(waiting.stage, Stage::Placed(_))).count();
+            let unanswered = self.tasks.book.cut_off().len();
+            let room = self.tasks.running.len() + placed < limits::TASKS_RUNNING
+                && unanswered + placed < limits::TASKS_UNANSWERED;
+            let Some(id) = room.then(|| self.tasks.queue.pop_front()).flatten() else { return };
+            self.look_again(id);
+        }
+    }
+
+    /// The asker hears that its task has its yes and no place yet.
+    fn say_that_it_waits(&mut self, id: LetterId) {
+        let waits = self.tasks.waiting.get(&id).is_some_and(|waiting| matches!(waiting.stage, Stage::Allowed(..)));
+        if waits && self.peers.is_connected(id.origin) {
+            let line = format!("as many tasks run as may at once: {}", limits::TASKS_RUNNING);
+            self.send(id.origin, PeerMessage::TaskProgress { task: id, line });
+        }
+    }
+
+    /// What a yes to a task waits for, which the record names so.
+    pub(crate) fn waits_for_a_place(&self, yes: AuditOf) -> Option<String> {
+        let waits = |waiting: &Waiting| matches!(waiting.stage, Stage::Allowed(of, _) if of == yes);
+        self.tasks.waiting.values().any(waits).then(|| format!("it {}", self.waiting_for_a_place()))
+    }
+
+    /// In words for a person here.
+    pub(super) fn waiting_for_a_place(&self) -> String {
+        match self.tasks.running.len() {
+            running if running >= limits::TASKS_RUNNING => format!("waits for a place: {running} tasks run here"),
+            _ => "waits for a place".to_owned(),
+        }
     }
 
     fn consider_later(&mut self, device: DeviceId) {
@@ -142,10 +225,17 @@ impl Actor {
     }
 
     /// After the yes: the words are read from the disk again, and everything is found out again.
-    fn look_again(&mut self, id: LetterId, permit: Permit) {
-        self.become_stage(id, Stage::Allowed);
+    fn look_again(&mut self, id: LetterId) {
+        let allowed = |waiting: &&mut Waiting| matches!(waiting.stage, Stage::Allowed(..));
+        let Some(waiting) = self.tasks.waiting.get_mut(&id).filter(allowed) else { return };
+        let Stage::Allowed(of, permit) = core::mem::replace(&mut waiting.stage, Stage::Idle) else { return };
+        waiting.stage = Stage::Placed(of);
+        let scope = waiting.scope.clone();
+        if self.rule(id.origin, Capability::Delegate) == Some(Rule::Refuse) {
+            // It was set since the yes.
+            return self.end_waiting(id, Refusal::Declined);
+        }
         let Some(digest) = self.ledger.received(id).map(|letter| letter.kept.facts.digest) else { return };
-        let Some(scope) = self.tasks.waiting.get(&id).map(|waiting| waiting.scope.clone()) else { return };
         let context = self.context.clone();
         tokio::spawn(async move {
             let found = context.block(move |context| {
@@ -154,15 +244,17 @@ impl Actor {
                 Ok((plan(context, id, &letter, &scope)?, letter))
             });
             let Ok(found) = found.await else { return };
-            context.tell(move |actor| actor.begin_task(id, permit, found)).await;
+            let begin = move |actor: &mut Self| {
+                actor.begin_task(id, permit, found);
+                actor.fill_places();
+            };
+            context.tell(begin).await;
         });
     }
 
     fn begin_task(&mut self, id: LetterId, permit: Permit, found: Result<(Plan, Letter), Hindrance>) {
-        let Some(waiting) = self.tasks.waiting.get(&id).filter(|waiting| waiting.stage == Stage::Allowed) else {
-            return;
-        };
-        let (scope, Some(of)) = (waiting.scope.clone(), waiting.of) else { return };
+        let Some(Waiting { stage: Stage::Placed(of), scope, .. }) = self.tasks.waiting.get(&id) else { return };
+        let (of, scope) = (*of, scope.clone());
         let Some(standing) = self.ledger.received(id).filter(is_open) else { return };
         let (plan, letter) = match found {
             Ok(found) => found,
@@ -171,19 +263,12 @@ impl Actor {
         let delegation = delegation(id, &letter, &scope, &plan, standing.kept.expires_in_ms);
         let Ok(turn) = permit.into_turn(&delegation) else {
             let why = "what would be done was not any more what was shown; ask again";
-            if let Some(waiting) = self.tasks.waiting.get_mut(&id) {
-                waiting.of = None;
-            }
+            self.become_stage(id, Stage::Idle);
             self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Swapped);
             return self.hinder(id, (Refusal::IntegrityFailed, why.to_owned()));
         };
         if plan.session.as_ref().is_some_and(|key| !self.is_here(key.id())) {
             return self.hinder(id, (Refusal::NotOwner, "the session went to another device".to_owned()));
-        }
-        let unanswered = self.tasks.book.cut_off().len();
-        if self.tasks.running.len() >= limits::TASKS_RUNNING || unanswered >= limits::TASKS_UNANSWERED {
-            let why = format!("{unanswered} tasks run there already, or wait to be answered; ask again later");
-            return self.hinder(id, (Refusal::Busy, why));
         }
         self.tasks.waiting.remove(&id);
         let Some(began) = self.tasks.book.begin(id, unix_ms(), of) else { return };

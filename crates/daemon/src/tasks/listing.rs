@@ -1,5 +1,7 @@
 //! `cede tasks`: what was asked of whom, how far it is, and what came of it.
 
+use std::collections::BTreeMap;
+
 use cede_core::ledger::Standing;
 use cede_wire::control::tasks::{TaskReport, TaskSummary};
 use cede_wire::control::{Answer, Failure, ReplyBody, exit};
@@ -12,7 +14,7 @@ use super::{Stage, answer_among};
 use crate::actor::Actor;
 use crate::context::{Context, Stopping};
 use crate::control::Replies;
-use crate::letters::words_of;
+use crate::letters::{begins, words_of};
 use crate::limits;
 use crate::offering::{failure, stopping};
 
@@ -28,6 +30,8 @@ struct Row {
     standing: String,
     line: String,
     words: Option<Hash>,
+    /// Its letter was ended before a program began, and may be no task.
+    unsure: bool,
     /// The answer is among these.
     answers: Vec<(LetterId, Hash)>,
 }
@@ -41,13 +45,17 @@ struct Read {
 
 impl Actor {
     pub(crate) fn ask_tasks(&self, all: bool, replies: Replies) {
-        let rows = self.task_rows();
+        let mut rows = self.task_rows();
+        if all {
+            rows.extend(self.rows_not_begun());
+        }
         let context = self.context.clone();
         tokio::spawn(async move {
             let read = read_all(&context, rows).await;
             let listed = read.map(|read| {
-                let mut tasks: Vec<TaskSummary> = read.iter().map(Read::summary).collect();
-                tasks.retain(|task| all || !is_over(&task.state));
+                let read = read.iter().filter(|read| read.is_task());
+                let mut tasks: Vec<TaskSummary> = read.map(Read::summary).collect();
+                tasks.retain(|task| all || !ended_by_word(&task.state));
                 tasks.sort_by_key(|task| core::cmp::Reverse(task.told_unix_ms));
                 Answer::Tasks { tasks }
             });
@@ -64,7 +72,8 @@ impl Actor {
 
     /// Answers with a task, its words and its end.
     pub(super) fn show_task(&mut self, id: LetterId, replies: Replies) {
-        let rows: Vec<Row> = self.task_rows().into_iter().filter(|row| row.id == id).collect();
+        let rows = self.task_rows().into_iter().chain(self.rows_not_begun());
+        let rows: Vec<Row> = rows.filter(|row| row.id == id).collect();
         let answer = rows.first().filter(|row| row.asked_here).and_then(|row| row.answers.first().copied());
         let context = self.context.clone();
         tokio::spawn(async move {
@@ -72,7 +81,7 @@ impl Actor {
                 Ok(read) => read,
                 Err(stops) => return replies.failed(stopping(stops)),
             };
-            let Some(read) = read.first() else { return replies.failed(unknown()) };
+            let Some(read) = read.first().filter(|read| read.is_task()) else { return replies.failed(unknown()) };
             if let Some((answer, _)) = answer.filter(|_| read.result.is_some()) {
                 // Its words are before a person now.
                 context.tell(move |actor| actor.end_letter(answer, LetterState::Acted)).await;
@@ -85,7 +94,10 @@ impl Actor {
     /// The task that a text means, and whether it was asked for here.
     pub(super) fn find_task(&self, text: &str) -> Result<(LetterId, bool), Failure> {
         let named = |row: &Row| !text.is_empty() && row.id.short().starts_with(text);
-        let fitting: Vec<Row> = self.task_rows().into_iter().filter(named).collect();
+        let mut fitting: Vec<Row> = self.task_rows().into_iter().filter(named).collect();
+        if fitting.is_empty() {
+            fitting = self.rows_not_begun().into_iter().filter(named).collect();
+        }
         match fitting.as_slice() {
             [one] => Ok((one.id, one.asked_here)),
             [] => Err(unknown()),
@@ -101,14 +113,46 @@ impl Actor {
         let here = self.tasks.waiting.keys().chain(self.tasks.running.keys()).copied();
         let over = self.tasks.book.all_that_ran().map(|(id, _)| id);
         let over = over.filter(|id| !self.tasks.running.contains_key(id));
-        asked.chain(here.chain(over).map(|id| self.row_of_peer(id))).collect()
+        let answers = self.told_in_reply();
+        let answers = |id| answers.get(&id).cloned().unwrap_or_default();
+        asked.chain(here.chain(over).map(|id| Row { answers: answers(id), ..self.row_of_peer(id) })).collect()
+    }
+
+    /// Letters of peers that were ended before a program began for them: refused, withdrawn, expired. Only their words say which of
+    /// them are tasks.
+    fn rows_not_begun(&self) -> Vec<Row> {
+        let not_begun = |letter: &Standing| {
+            let over = matches!(letter.kept.state, Some(LetterState::Refused(_) | LetterState::Expired));
+            over && letter.passed_on.is_none() && self.tasks.book.ran(letter.kept.id).is_none()
+        };
+        let mut letters: Vec<Standing> = self.ledger.inbox().filter(not_begun).collect();
+        letters.sort_by_key(|letter| core::cmp::Reverse((letter.kept.at_unix_ms, letter.kept.id)));
+        letters.truncate(limits::LETTERS_LISTED);
+        let answers = self.told_in_reply();
+        let row = |letter: Standing| {
+            let answers = answers.get(&letter.kept.id).cloned().unwrap_or_default();
+            Row { unsure: true, answers, ..self.row_of_peer(letter.kept.id) }
+        };
+        letters.into_iter().map(row).collect()
+    }
+
+    fn told_in_reply(&self) -> BTreeMap<LetterId, Vec<(LetterId, Hash)>> {
+        let mut told: BTreeMap<LetterId, Vec<(LetterId, Hash)>> = BTreeMap::new();
+        for letter in self.ledger.outbox() {
+            if let Some(parent) = letter.kept.facts.in_reply_to {
+                told.entry(parent).or_default().push((letter.kept.id, letter.kept.facts.digest));
+            }
+        }
+        told
     }
 
     fn asked_row(&self, id: LetterId, by: Option<LetterId>) -> Option<Row> {
         let letter = self.ledger.told(id)?;
         let answer = by.and_then(|by| Some((by, self.ledger.received(by)?.kept.facts.digest)));
         let to = self.device_name(id.stream);
-        let (state, standing) = asked_state(&letter, &to, self.peers.is_connected(id.stream));
+        // A peer says what becomes of a task only after the yes.
+        let allowed = self.tasks.lines.contains_key(&id);
+        let (state, standing) = asked_state(&letter, &to, self.peers.is_connected(id.stream), allowed);
         let (state, standing) = match (by, &answer) {
             (Some(_), None) => ("done", "answered; the answer is not kept any more".to_owned()),
             _ => (state, standing),
@@ -122,6 +166,7 @@ impl Actor {
             standing,
             line: self.tasks.lines.get(&id).cloned().unwrap_or_default(),
             words: Some(letter.kept.facts.digest),
+            unsure: false,
             answers: answer.into_iter().collect(),
         })
     }
@@ -132,15 +177,22 @@ impl Actor {
             (Some(running), _) => ("running", format!("{} works on it", running.agent.name()), running.line.clone()),
             (None, Some(waiting)) => {
                 let standing = match waiting.stage {
-                    Stage::Asked(..) => "waits for your answer: cede approvals",
-                    Stage::Looking | Stage::Allowed => "is looked at",
-                    Stage::Idle => "waits until you can be asked",
+                    Stage::Asked(..) => "waits for your answer: cede approvals".to_owned(),
+                    Stage::Looking | Stage::Placed(_) => "is looked at".to_owned(),
+                    Stage::Allowed(..) => format!("allowed; {}", self.waiting_for_a_place()),
+                    Stage::Idle => "waits until you can be asked".to_owned(),
                 };
-                ("waiting", standing.to_owned(), String::new())
+                ("waiting", standing, String::new())
             }
             (None, None) => {
-                let outcome = ran.and_then(|ran| ran.outcome).map_or("interrupted", TaskOutcome::word);
-                (outcome, outcome.to_owned(), String::new())
+                let (state, standing) = match (ran, self.ledger.received(id).and_then(|letter| letter.kept.state)) {
+                    (None, Some(state)) => not_begun(state),
+                    (ran, _) => match ran.and_then(|ran| ran.outcome) {
+                        Some(outcome) => (outcome.word(), outcome.word().to_owned()),
+                        None => ("running", "ended; its answer is not told yet".to_owned()),
+                    },
+                };
+                (state, standing, String::new())
             }
         };
         Row {
@@ -152,7 +204,8 @@ impl Actor {
             standing,
             line,
             words: self.ledger.received(id).map(|letter| letter.kept.facts.digest),
-            answers: self.replies_to(id),
+            unsure: false,
+            answers: Vec::new(),
         }
     }
 }
@@ -167,19 +220,41 @@ pub(super) async fn tell_watchers(context: &Context, id: LetterId) {
     }
 }
 
-fn asked_state(letter: &Standing, to: &str, connected: bool) -> (&'static str, String) {
+fn asked_state(letter: &Standing, to: &str, connected: bool, allowed: bool) -> (&'static str, String) {
     match letter.kept.state {
         None if connected => ("queued", format!("queued for {to}")),
         None => ("queued", format!("queued: {to} is away")),
+        Some(LetterState::Received | LetterState::Shown) if allowed => {
+            ("waiting", format!("allowed at {to}; waits for a place there"))
+        }
         Some(LetterState::Received | LetterState::Shown) => ("waiting", format!("waits for the operator of {to}")),
         Some(LetterState::Acted) => ("running", format!("runs at {to}")),
-        Some(LetterState::Refused(Refusal::Cancelled)) => ("cancelled", "withdrawn before it began".to_owned()),
+        Some(LetterState::Refused(Refusal::Cancelled)) => ("cancelled", WITHDRAWN.to_owned()),
         Some(LetterState::Refused(why)) => ("refused", format!("refused by {to}: {}", reason(why))),
+        Some(LetterState::Expired) if allowed => ("expired", format!("{to} had no place for it in time")),
         Some(LetterState::Expired) => ("expired", format!("nobody at {to} allowed it in time")),
         Some(LetterState::Quarantined) => ("quarantined", format!("{to} could not read it")),
         Some(LetterState::Duplicate) => ("refused", format!("{to} had it already")),
     }
 }
+
+/// What became, here, of a task for which no program began.
+fn not_begun(state: LetterState) -> (&'static str, String) {
+    match state {
+        LetterState::Refused(Refusal::Cancelled) => ("cancelled", WITHDRAWN.to_owned()),
+        LetterState::Refused(Refusal::Declined) => ("refused", "refused here".to_owned()),
+        LetterState::Refused(Refusal::Expired) => ("refused", "you did not answer in time".to_owned()),
+        LetterState::Refused(why) => ("refused", format!("refused here: {why}")),
+        LetterState::Expired => ("expired", "not begun in time".to_owned()),
+        LetterState::Received
+        | LetterState::Shown
+        | LetterState::Acted
+        | LetterState::Quarantined
+        | LetterState::Duplicate => (state.word(), state.word().to_owned()),
+    }
+}
+
+const WITHDRAWN: &str = "withdrawn before it began";
 
 /// What a refusal means for a task.
 fn reason(why: Refusal) -> String {
@@ -218,6 +293,11 @@ fn read(context: &Context, row: Row) -> Read {
 }
 
 impl Read {
+    fn is_task(&self) -> bool {
+        let part = self.letter.as_ref().and_then(|letter| letter.part.as_ref());
+        !self.row.unsure || matches!(part.map(Part::read), Some(Ok(Some(Part::Task(_)))))
+    }
+
     fn scope(&self) -> TaskScope {
         let part = self.letter.as_ref().and_then(|letter| letter.part.as_ref());
         match part.map(Part::read) {
@@ -272,20 +352,15 @@ fn ended(result: &TaskResult, row: &Row) -> String {
         TaskOutcome::TimedOut => format!("its time was over at {}: ended after {seconds} s", row.to),
         TaskOutcome::Cancelled => format!("ended at {} after {seconds} s", row.to),
         TaskOutcome::Interrupted => format!("interrupted at {}; it is not done again", row.to),
-        TaskOutcome::Refused(Refusal::Cancelled) => "withdrawn before it began".to_owned(),
+        TaskOutcome::Refused(Refusal::Cancelled) => WITHDRAWN.to_owned(),
         TaskOutcome::Refused(why) if result.note.is_empty() => format!("refused by {}: {}", row.to, reason(why)),
         TaskOutcome::Refused(_) => format!("refused by {}: {}", row.to, result.note),
     }
 }
 
-fn is_over(state: &str) -> bool {
+/// Whether the word for how far a task is says that it ended.
+fn ended_by_word(state: &str) -> bool {
     !matches!(state, "queued" | "waiting" | "running")
-}
-
-/// How words begin: one line.
-fn begins(text: &str) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    line.trim().chars().take(limits::PEER_TEXT_CHARS).collect()
 }
 
 fn unknown() -> Failure {

@@ -133,5 +133,6 @@ impl Actor {
         self.tasks.running.remove(&id);
         tracing::info!(peer = %id.origin.short(), id = id.short(), outcome = result.outcome.word(), "a task ended");
         self.answer_task(id, result, answer);
+        self.fill_places();
     }
 }

@@ -104,12 +104,16 @@ impl Actor {
             self.say(asker, viewing, TerminalBody::Asking);
         }
         let nothing = cede_wire::authority::Subject::default();
-        self.ask_authority(asker, by, nothing.clone(), move |actor, decision| match decision {
-            CapabilityDecision::Allowed(permit) => match permit.redeem(&nothing) {
-                Ok(()) => actor.begin_viewing(opening),
-                Err(_) => actor.refuse_viewing(opening, Refusal::Declined, NOT_LET),
-            },
-            CapabilityDecision::Refused { why, .. } => actor.refuse_viewing(opening, why.refusal(), NOT_LET),
+        self.ask_authority(asker, by, nothing.clone(), move |actor, decision, _| {
+            match decision {
+                CapabilityDecision::Allowed(permit) => match permit.redeem(&nothing) {
+                    Ok(()) => actor.begin_viewing(opening),
+                    Err(_) => actor.refuse_viewing(opening, Refusal::Declined, NOT_LET),
+                },
+                CapabilityDecision::Refused { why, .. } => actor.refuse_viewing(opening, why.refusal(), NOT_LET),
+            }
+            // The yes is for the connection, whoever left meanwhile.
+            true
         });
     }
 
@@ -196,20 +200,22 @@ impl Actor {
             self.say(asker, viewing, TerminalBody::Asking);
         }
         let nothing = cede_wire::authority::Subject::default();
-        self.ask_authority(asker, Capability::Drive, nothing.clone(), move |actor, decision| {
+        self.ask_authority(asker, Capability::Drive, nothing.clone(), move |actor, decision, _| {
             let allowed = match decision {
                 CapabilityDecision::Allowed(permit) => permit.redeem(&nothing).is_ok(),
                 CapabilityDecision::Refused { .. } => false,
             };
             if flow.is_over() {
-                return;
+                return true;
             }
-            if !allowed {
+            if allowed {
+                let wish = (chair.viewer, false, true);
+                actor.wants_keyboard(chair.hosted, wish, move |actor, wished| actor.say_wished(asker, viewing, wished));
+            } else {
                 let note = "the device of the terminal does not let this one drive";
-                return actor.say(asker, viewing, TerminalBody::Note(note.to_owned()));
+                actor.say(asker, viewing, TerminalBody::Note(note.to_owned()));
             }
-            let wish = (chair.viewer, false, true);
-            actor.wants_keyboard(chair.hosted, wish, move |actor, wished| actor.say_wished(asker, viewing, wished));
+            true
         });
     }
 

@@ -4,9 +4,9 @@
 use cede_core::authority::{CapabilityDecision, CapabilityRefusal, DecidedBy};
 use cede_core::transfers::ComingPhase;
 use cede_seal::verify::Verified;
+use cede_wire::approver::Posed;
 use cede_wire::audit::{AuditEvent, AuditOf, AuditOutcome};
 use cede_wire::authority::{Subject, SubjectTooLong};
-use cede_wire::control::ApprovalSummary;
 use cede_wire::handoff::{Disposition, InventoryItem};
 use cede_wire::id::{DeviceId, Hash, TransferId};
 use cede_wire::limits::{CATALOG_BYTES, DETAIL_CHARS, SCOPE_PATHS, TRANSFER_CATALOG_CHUNKS, TRANSFER_LINES};
@@ -68,15 +68,11 @@ impl Actor {
             considered.asker = newest;
         }
         let asker = considered.asker;
-        let question = self.ask_authority(asker, Capability::File, subject, move |actor, decision| {
-            actor.files_decided(transfer, decision);
+        let question = self.ask_authority(asker, Capability::File, subject, move |actor, decision, of| {
+            actor.files_decided(transfer, (from, of), decision)
         });
-        let of = self.request_of(asker, question);
         if let Some(considered) = self.files.considered.get_mut(&transfer) {
             considered.question = Some(question);
-            if let Some(plan) = &mut considered.plan {
-                plan.of = Some(of);
-            }
         }
     }
 
@@ -93,23 +89,27 @@ impl Actor {
         });
     }
 
-    /// The answer. It covers the offer that the machine holds, or it is none.
-    fn files_decided(&mut self, transfer: TransferId, decision: CapabilityDecision) {
-        let Some(considered) = self.files.considered.remove(&transfer) else { return };
-        let (from, of) = (considered.asker.device, considered.plan.as_ref().and_then(|plan| plan.of));
-        let Some(offer) = self.asked_for_files(transfer) else {
+    /// The answer. It covers the offer that the machine holds, or it is none. False: it was withdrawn meanwhile.
+    fn files_decided(
+        &mut self,
+        transfer: TransferId,
+        (from, of): (DeviceId, AuditOf),
+        decision: CapabilityDecision,
+    ) -> bool {
+        let considered = self.files.considered.remove(&transfer);
+        let (Some(considered), Some(offer)) = (considered, self.asked_for_files(transfer)) else {
             if decision.is_allowed() {
-                self.came_of_files(from, (transfer, of), AuditOutcome::Failed);
+                self.came_of_files(from, (transfer, Some(of)), AuditOutcome::Failed);
             }
-            return;
+            return false;
         };
         match decision {
             CapabilityDecision::Allowed(permit) => {
                 let redeemed = subject(&offer).is_ok_and(|subject| permit.redeem(&subject).is_ok());
                 match considered.plan.filter(|_| redeemed) {
-                    Some(plan) => self.approve_files(offer, *plan),
+                    Some(plan) => self.approve_files(offer, TransferPlan { of: Some(of), ..*plan }),
                     None => {
-                        self.came_of_files(from, (transfer, of), AuditOutcome::Swapped);
+                        self.came_of_files(from, (transfer, Some(of)), AuditOutcome::Swapped);
                         self.refuse_files(transfer, Refusal::Unauthorized, "the answer was to another offer");
                     }
                 }
@@ -131,6 +131,7 @@ impl Actor {
             }
             CapabilityDecision::Refused { why, .. } => self.refuse_files(transfer, why.refusal(), not_allowed(why)),
         }
+        true
     }
 
     /// The offer, while it waits for an answer.
@@ -203,11 +204,9 @@ impl Actor {
         }
     }
 
-    /// The lists of a question about files: what its hash covers, as the person reads it.
-    pub(crate) fn with_files(&self, summary: ApprovalSummary) -> ApprovalSummary {
-        let content =
-            summary.asks.as_ref().filter(|asks| asks.capability == Capability::File).and_then(|asks| asks.content);
-        let Some(offer) = content.and_then(|content| self.offer_of_question(content)) else { return summary };
+    /// The lists of a question about files: what its hash covers.
+    pub(crate) fn with_files(&self, posed: Posed, content: Option<Hash>) -> Posed {
+        let Some(offer) = content.and_then(|content| self.offer_of_question(content)) else { return posed };
         let plan = self.files.considered.get(&offer.transfer).and_then(|considered| considered.plan.as_ref());
         let (shown, folder) = (offer.shown.clone(), plan.and_then(|plan| plan.folder.clone()));
         let inventory = InventoryItem {
@@ -217,7 +216,7 @@ impl Actor {
             bytes: shown.bytes,
             note: String::new(),
         };
-        ApprovalSummary {
+        Posed {
             title: plan.map(|plan| plan.title.clone()).unwrap_or_default(),
             directory: folder.map(|folder| folder.display().to_string()).unwrap_or_default(),
             inventory: vec![inventory],
@@ -227,7 +226,7 @@ impl Actor {
             limit_bytes: shown.bytes,
             files: shown.paths,
             note: offer.note.clone(),
-            ..summary
+            ..posed
         }
     }
 
