@@ -267,20 +267,16 @@ impl Actor {
         gone
     }
 
-    fn note_settled(&mut self, id: ApprovalId, (yes, by): Came) {
+    pub(crate) fn note_settled(&mut self, id: ApprovalId, (yes, by): Came) {
         let word = if yes { "allowed" } else { "denied" };
         let how = match by {
             DecidedBy::Operator => format!("it was {word} here already"),
             DecidedBy::Approver(device) => format!("it was {word} at {} already", self.device_name(device)),
             DecidedBy::Button => format!("it was {word} by a button of a call already"),
             DecidedBy::Time => "nobody answered it in time: it counts as a no".to_owned(),
-            DecidedBy::Grant
-            | DecidedBy::Rule
-            | DecidedBy::Fault
-            | DecidedBy::Pace
-            | DecidedBy::Size
-            | DecidedBy::Withdrawn
-            | DecidedBy::Closed => return,
+            DecidedBy::Withdrawn => "whoever asked withdrew it".to_owned(),
+            DecidedBy::Rule => format!("it was {word} by a rule already"),
+            DecidedBy::Grant | DecidedBy::Fault | DecidedBy::Pace | DecidedBy::Size | DecidedBy::Closed => return,
         };
         self.settled.note(id, how);
     }

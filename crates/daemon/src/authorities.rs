@@ -315,6 +315,10 @@ impl Actor {
         let (by, allowed) = (decided.decision.by(), decided.decision.is_allowed());
         let (who, capability, shown) = (asker.device, decided.capability, decided.asked);
         let of = self.recorded_as(asker, decided.recorded);
+        if let (Some(hash), DecidedBy::Withdrawn | DecidedBy::Time | DecidedBy::Rule) = (shown, by) {
+            // A person may be about to answer it.
+            self.note_settled(approval_of(hash), (allowed, by));
+        }
         let next = move |actor: &mut Self, stands: bool| {
             let refused = CapabilityDecision::Refused { why: CapabilityRefusal::Declined, by: DecidedBy::Fault };
             let decision = if allowed && !stands { refused } else { decided.decision };
@@ -342,11 +346,8 @@ impl Actor {
         AuditOf::Request(found.unwrap_or(ConnectionId::new([0; 16])), request.0)
     }
 
-    /// The id of a question is the beginning of the hash of what is shown: whoever answers names what was seen.
     fn question_waits(&mut self, asker: Asker, question: Question) {
-        let mut id = [0; 8];
-        id.copy_from_slice(&question.hash.as_bytes()[..8]);
-        let id = ApprovalId::new(id);
+        let id = approval_of(question.hash);
         let (who, capability, held) = (asker.device, question.shown.capability, question.held);
         let of = approvals::recorded_as(&question);
         self.audit.note(AuditEvent::Asked { who, capability, of, shown: question.hash, held });
@@ -358,4 +359,11 @@ impl Actor {
             self.context.notices.asked();
         }
     }
+}
+
+/// The id of a question is the beginning of the hash of what is shown: whoever answers names what was seen.
+fn approval_of(shown: Hash) -> ApprovalId {
+    let mut id = [0; 8];
+    id.copy_from_slice(&shown.as_bytes()[..8]);
+    ApprovalId::new(id)
 }
