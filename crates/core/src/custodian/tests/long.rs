@@ -43,11 +43,13 @@ fn carried(net: &Net, since: usize) -> Vec<&[Signed<Custody>]> {
 }
 
 fn links(message: &PeerMessage) -> Option<&[Signed<Custody>]> {
-    match message {
-        PeerMessage::Custody(links) => Some(links),
-        PeerMessage::Offer { chain, .. } | PeerMessage::Release { chain, .. } => Some(chain),
-        _ => None,
-    }
+    let (PeerMessage::Custody(links)
+    | PeerMessage::Offer { chain: links, .. }
+    | PeerMessage::Release { chain: links, .. }) = message
+    else {
+        return None;
+    };
+    Some(links)
 }
 
 fn fits(links: &[Signed<Custody>]) -> bool {
