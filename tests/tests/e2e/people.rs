@@ -45,6 +45,8 @@ fn address_is_tried_at_once_and_kept_though_the_peer_is_away() {
     let failed = refused(devices.a.ask(address("server", &here)));
     assert_eq!(failed.what, "nothing was noted");
     devices.b.kill();
+    // A device that is connected is shown by the address of its link.
+    wait_until("it is away", || !devices.a.status().peers[0].connected);
     let nowhere = "localhost:9";
     let kept = said(devices.a.ask(address("server", nowhere)));
     assert!(kept.starts_with("noted: server is looked for at localhost:9; not reached there now: "), "{kept}");

@@ -325,9 +325,18 @@ impl Move {
                 | LeavingEvent::LinkDown => {}
             }
         }
-        let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
-        let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner)).await.map_err(stopping)?;
-        fenced.map_err(|error| not_fenced(&error))
+        let deadline = tokio::time::Instant::now() + limits::AGENT_ENDS;
+        loop {
+            let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
+            let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner));
+            match fenced.await.map_err(stopping)? {
+                // Whoever waits for the end of a turn waits for the end of its process too.
+                Err(PayloadError::Agent(AgentError::Live { .. }))
+                    if order.request.wait && tokio::time::Instant::now() < deadline => {}
+                fenced => return fenced.map_err(|error| not_fenced(&error)),
+            }
+            tokio::time::sleep(limits::TURN_POLL).await;
+        }
     }
 
     fn pending_over(&mut self) -> Option<Failure> {
