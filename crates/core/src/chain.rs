@@ -374,7 +374,7 @@ impl Chain {
         if self.links.len() <= cede_wire::limits::CHAIN_RECORDS { &self.links } else { self.since_last_visit(device) }
     }
 
-    /// The same without the last record: what a device lacks that is sent the last record itself.
+    /// [`Self::since_last_visit`] without the last record: what a device lacks that is sent that one itself.
     pub fn before_last_for(&self, device: DeviceId) -> &[Signed<Custody>] {
         self.visited_before(self.links.len().saturating_sub(1), device)
     }

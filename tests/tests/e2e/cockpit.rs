@@ -157,6 +157,16 @@ fn shell_answers(tty: &mut Tty, round: usize) {
     assert!(last(b"\x1b[?25h") > last(b"\x1b[?25l") && last(b"\x1b[?2004l") > last(b"\x1b[?2004h"));
 }
 
+/// The shell lets it go on: it is drawn, and hears keys.
+fn goes_on(tty: &mut Tty) {
+    tty.type_in("fg\n");
+    tty.show("it is drawn again", |screen| screen.contains("2 Sessions") && !screen.contains("shell>"));
+    tty.type_in("?");
+    tty.show("keys are heard", |screen| screen.contains("Keys"));
+    tty.type_in("q");
+    tty.show("it is there", |screen| screen.contains("2 Sessions"));
+}
+
 #[test]
 fn terminal_is_the_shells_while_the_cockpit_is_stopped_and_drawn_afresh_after() {
     use nix::sys::signal::{Signal, kill};
@@ -165,12 +175,7 @@ fn terminal_is_the_shells_while_the_cockpit_is_stopped_and_drawn_afresh_after() 
     for round in 1..=2 {
         tty.type_in("\x1a");
         shell_answers(&mut tty, round);
-        tty.type_in("fg\n");
-        tty.show("it is drawn again", |screen| screen.contains("2 Sessions") && !screen.contains("shell>"));
-        tty.type_in("?");
-        tty.show("keys are heard", |screen| screen.contains("Keys"));
-        tty.type_in("q");
-        tty.show("it is there", |screen| screen.contains("2 Sessions"));
+        goes_on(&mut tty);
     }
     // Stopped as nobody can prevent, in the middle of the screen; what goes on is drawn afresh.
     kill(cockpit, Signal::SIGSTOP).unwrap();
@@ -199,12 +204,7 @@ fn cockpit_that_is_asked_from_outside_to_stop_stops_once() {
         tty.type_in(&format!("clear; echo typed-{round}\n"));
         let answered = format!("typed-{round}\nshell>");
         tty.show("the shell answers", |screen| screen.trim_end().ends_with(&answered));
-        tty.type_in("fg\n");
-        tty.show("it is drawn again", |screen| screen.contains("2 Sessions") && !screen.contains("shell>"));
-        tty.type_in("?");
-        tty.show("keys are heard", |screen| screen.contains("Keys"));
-        tty.type_in("q");
-        tty.show("it is there", |screen| screen.contains("2 Sessions"));
+        goes_on(&mut tty);
     }
     tty.type_in("q");
     tty.show("it ended", |screen| screen.trim_end().ends_with("shell>"));

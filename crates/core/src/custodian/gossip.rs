@@ -128,8 +128,9 @@ impl Custodian {
             // Custody of others in a session that this device never had to do with: nothing to keep, unless an offer may follow that
             // carries only the end of the chain.
             Ok((chain, _)) => {
-                let longer_than_a_message = (limits::WHOLE_CHAIN..=limits::TOLD_RECORDS).contains(&chain.links().len());
-                if longer_than_a_message && self.links.contains(&from) {
+                // Nothing follows a short one.
+                let may_go_on = (limits::WHOLE_CHAIN..=limits::TOLD_RECORDS).contains(&chain.links().len());
+                if may_go_on && self.links.contains(&from) {
                     self.told.insert(from, chain);
                 }
             }

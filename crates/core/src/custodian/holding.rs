@@ -96,6 +96,8 @@ impl Custodian {
     pub(super) fn accept_custody(&mut self, session: SessionId, chain: Chain, new_links: Vec<Signed<Custody>>) {
         let me = self.me();
         let last = chain.last().clone();
+        // It is known from now on.
+        self.told.retain(|_, told| told.session() != session);
         self.withdraw(session, Refusal::StaleToken);
         self.give_up_seize(session, Refusal::StaleToken);
         let forgot = (self.has_chain(session) && self.forgot(session, &new_links)).then_some(chain.owner() == me);

@@ -106,9 +106,10 @@ impl Custodian {
             return Err(Unmergeable::No((Refusal::TooLarge, "the custody chain is too long")));
         }
         let known = self.sessions.get(&id).and_then(|s| s.chain.as_ref());
-        // What was told before proves itself as if it had come at once: nothing of it is known here.
-        let told = from.and_then(|from| self.told.get(&from)).filter(|told| told.session() == id);
-        let chain = match known.or_else(|| told.filter(|_| Chain::from_links(links).is_err())) {
+        // What was told before proves itself as if it had come at once, unless it comes anew from the beginning.
+        let anew = |told: &Chain| links.first().map(Signed::hash) == told.links().first().map(Signed::hash);
+        let told = from.and_then(|from| self.told.get(&from)).filter(|told| told.session() == id && !anew(told));
+        let chain = match known.or(told) {
             Some(before) => {
                 let mut chain = before.clone();
                 chain.merge(links).map(|()| chain)
