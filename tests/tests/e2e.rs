@@ -279,7 +279,7 @@ fn withdrawn_offer_takes_its_question_along() {
     assert_eq!(failed.refusal, Some(Refusal::Cancelled));
     wait_until("the question goes", || b.status().approvals.is_empty());
     let late = refused(b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }));
-    assert_eq!(late.why, "no such question waits");
+    assert_eq!(late.why, "whoever asked withdrew it");
     nothing_written(b);
     assert_eq!(state(a, id), "in charge here");
 }

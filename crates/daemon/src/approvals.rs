@@ -229,13 +229,17 @@ impl Actor {
         let decided = move_decided(device, of, (verdict.is_ok(), by), Some(shown));
         let question = approval.question;
         self.once_recorded(decided, move |actor, stands| {
-            let (verdict, came) = match verdict {
+            let (verdict, mut came) = match verdict {
                 Ok(()) if !stands => (Err((Refusal::Busy, UNRECORDED)), (false, DecidedBy::Fault)),
                 Ok(()) => (Ok(()), (true, by)),
                 Err(refusal) => (Err((refusal, said(refusal))), (false, by)),
             };
             match (question, verdict) {
-                (Question::Receive { plan, .. }, Ok(())) => actor.approve_arrival(*plan),
+                (Question::Receive { plan, .. }, Ok(())) => {
+                    if !actor.approve_arrival(*plan) {
+                        came = (false, DecidedBy::Fault);
+                    }
+                }
                 (Question::Receive { plan, .. }, Err((refusal, detail))) => {
                     actor.refuse_arrival(plan.key.id(), plan.handoff, refusal, detail);
                 }
@@ -253,16 +257,19 @@ impl Actor {
     pub(crate) fn take_back_moves(&mut self, meant: impl Fn(&Approval) -> bool) -> Vec<Approval> {
         let meant: Vec<ApprovalId> =
             self.approvals.iter().filter(|(_, one)| one.moves().is_some() && meant(one)).map(|(id, _)| *id).collect();
-        let gone: Vec<Approval> = meant.iter().filter_map(|id| self.approvals.remove(id)).collect();
-        for approval in &gone {
+        let mut gone = Vec::with_capacity(meant.len());
+        for id in meant {
+            let Some(approval) = self.approvals.remove(&id) else { continue };
+            let withdrawn = (false, DecidedBy::Withdrawn);
             self.questions_changed = true;
+            self.note_settled(id, withdrawn);
             if let Some(memory) = self.authorities.remembered(approval.device) {
                 memory.question_over();
             }
             if let Some(of) = approval.moves() {
-                let withdrawn = (false, DecidedBy::Withdrawn);
                 self.audit.note(move_decided(approval.device, of, withdrawn, Some(approval.shown)));
             }
+            gone.push(approval);
         }
         gone
     }
@@ -385,7 +392,7 @@ fn answer(yes: bool, (allowed, by): Came, waits: Option<String>) -> Result<Answe
     }
     let nothing = |exit, why, cure| Err(failure(exit, "nothing was allowed", why, cure));
     match by {
-        DecidedBy::Fault => nothing(exit::FAILED, "the decision cannot be recorded here", "cede doctor"),
+        DecidedBy::Fault => nothing(exit::FAILED, "this device cannot write it down", "cede doctor"),
         DecidedBy::Time => nothing(exit::TIMEOUT, "the time for an answer was over: it is a no", "cede approvals"),
         DecidedBy::Withdrawn => {
             nothing(exit::FAILED, "whoever asked withdrew it at the same moment", "cede approvals; cede tasks --all")

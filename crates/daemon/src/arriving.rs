@@ -212,7 +212,7 @@ impl Actor {
                     let (of, shown) = (AuditOf::Handoff(handoff), Some(offer.scope.digest()));
                     let decided = move_decided(offer.source, of, (true, by), shown);
                     self.once_recorded(decided, move |actor, stands| match stands {
-                        true => actor.approve_arrival(plan),
+                        true => _ = actor.approve_arrival(plan),
                         false => actor.refuse_arrival(session, handoff, Refusal::Busy, UNRECORDED),
                     });
                 } else {
@@ -228,8 +228,9 @@ impl Actor {
         self.end_arriving(session, refusal, detail);
     }
 
-    /// The yes: the place is durable, then the custodian's record, then the accept leaves.
-    pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) {
+    /// The yes: the place is durable, then the custodian's record, then the accept leaves. False: this device could not
+    /// begin with it, and has refused it.
+    pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) -> bool {
         let (session, handoff) = (plan.key.id(), plan.handoff);
         // A peer chooses the id, and the id names the files: two sessions under one would stand for each other.
         let fault = match ArrivalPlan::read(&self.context, handoff) {
@@ -246,21 +247,25 @@ impl Actor {
         };
         if let Err((refusal, detail)) = fault {
             self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
-            return self.refuse_arrival(session, handoff, refusal, &detail);
+            self.refuse_arrival(session, handoff, refusal, &detail);
+            return false;
         }
         let Ok(secret) = random().map(ExchangeSecret::from_random) else {
             self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
-            return self.refuse_arrival(session, handoff, Refusal::Protocol, "no random bytes");
+            self.refuse_arrival(session, handoff, Refusal::Protocol, "no random bytes");
+            return false;
         };
         let now = self.context.clock.now();
         if self.custodian.approve(session, handoff, secret.public(), plan.have.clone(), now).is_err() {
             // The offer went away meanwhile. A plan that cannot be removed now is forgotten with the old ones.
             let _ = std::fs::remove_dir_all(ArrivalPlan::directory(&self.context, handoff));
-            return self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
+            self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
+            return false;
         }
         let arriving = Arriving { secret: Some(Arc::new(secret)), ..Arriving::new(&self.context, plan) };
         self.arriving.insert(session, arriving);
         self.report(session, Phase::Transferring, (0, 0), 0, "");
+        true
     }
 
     /// After a reconnect or a restart: the yes again, with a fresh key.

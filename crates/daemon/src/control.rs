@@ -228,7 +228,7 @@ async fn answer(
 /// For what a command waits.
 #[derive(Clone, Copy)]
 enum Waits {
-    /// It is answered at once.
+    /// It is answered within ten seconds, and mostly at once. Answers to questions are: who waits must not be in their way.
     Not,
     /// For what becomes of a message or a task, as long as that takes.
     Words,

@@ -73,7 +73,7 @@ pub(crate) enum LeavingEvent {
 }
 
 impl Context {
-    /// A session that came back meanwhile must not stay behind a fence that went up too late.
+    /// A session that stayed or came back meanwhile must not be behind a fence that went up too late.
     pub(crate) async fn lift_where_in_charge(&self, key: SessionKey) {
         loop {
             let (session, key) = (key.id(), key.clone());
@@ -97,6 +97,7 @@ impl Actor {
         let movement = self.enlist(session, key, destination, order.take);
         let number = movement.number;
         let (title, from) = (order.info.title.clone(), self.name.clone());
+        let ended = order.info.key.clone();
         self.moves.begin(session, &title, &from, &order.destination_name);
         self.report(session, Phase::Preparing, (0, 0), 0, "");
         let context = self.context.clone();
@@ -104,6 +105,8 @@ impl Actor {
         tokio::spawn(async move {
             let result = course.await.unwrap_or_else(|_| Err(offering::stopping(Stopping::Fault)));
             context.tell(move |actor| actor.end_leaving(session, number, result)).await;
+            // The attempt may have ended while its fence went up.
+            context.lift_where_in_charge(ended).await;
         });
         Ok(())
     }

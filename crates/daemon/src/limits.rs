@@ -103,7 +103,8 @@ pub(crate) const CAPTURE_PAUSE: Duration = Duration::from_millis(300);
 
 /// Pause between two looks at a session whose turn is waited for.
 pub(crate) const TURN_POLL: Duration = Duration::from_millis(300);
-/// How long a process is waited for whose turn has ended, where a person waits for that: it writes its last words and goes.
+/// How long it is tried to end a process whose turn has ended, where a person waits for that: it writes its last words and
+/// goes.
 pub(crate) const AGENT_ENDS: Duration = Duration::from_secs(10);
 /// Longest wait for a turn with `--wait`.
 pub(crate) const TURN_WAIT: Duration = Duration::from_secs(60 * 60);

@@ -393,6 +393,7 @@ impl Actor {
         self.ledger.link_up(device, self.context.clock.now());
         self.pass_letters_on();
         self.transfers.link_up(device);
+        self.task_lines_link_up(device);
         self.tasks_link_up(device);
         self.send(device, PeerMessage::SessionsQuery);
         self.mirrors_link_up(device);

@@ -52,7 +52,7 @@ pub(crate) struct Tasks {
     /// Tasks of peers that are not decided.
     waiting: BTreeMap<LetterId, Waiting>,
     running: BTreeMap<LetterId, Running>,
-    /// Tasks that have their yes and wait for a place to run, the oldest yes first. What ended meanwhile is passed over.
+    /// Tasks that have their yes and wait for a place to run, the oldest yes first.
     queue: VecDeque<LetterId>,
     /// What agents of peers did last for tasks that were asked for here.
     lines: BTreeMap<LetterId, String>,
@@ -209,6 +209,7 @@ impl Actor {
     }
 
     fn take_question_back(&mut self, id: LetterId) {
+        self.tasks.queue.retain(|queued| *queued != id);
         match self.tasks.waiting.remove(&id) {
             Some(Waiting { stage: Stage::Asked(asker, request), .. }) => self.withdraw_request(asker, request),
             // The yes came to nothing.

@@ -259,7 +259,7 @@ impl Actor {
             Ok(bytes) => Some(Arc::new(ExchangeSecret::from_random(bytes))),
             Err(error) => {
                 // It is gone already where this says so.
-                let _ = self.transfers.stop(transfer, Refusal::Cancelled, &error.to_string());
+                let _ = self.transfers.stop(transfer, Refusal::Protocol, &error.to_string());
                 None
             }
         }

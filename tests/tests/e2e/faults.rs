@@ -172,3 +172,70 @@ fn many_commands_that_wait_keep_nobody_from_stopping() {
     assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
     drop(waiting);
 }
+
+/// A process that holds the session though no turn ran when it was offered.
+fn held_when_it_is_frozen(devices: &Devices) -> (Agent, claude::Planted, cede_tests::devices::Answers) {
+    let (a, b) = (&devices.a, &devices.b);
+    let planted = claude::plant(&a.home, &project(a), 3);
+    let waits = MoveRequest { wait: true, carry_only: true, ..request("server", planted.id) };
+    let mut asked = a.open(Command::To(waits)).unwrap();
+    let waiting = question(b);
+    let agent = Agent::start();
+    claude::register(&a.home, &planted, agent.0.id(), "busy");
+    b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }).unwrap();
+    asked.until(|body| matches!(body, ReplyBody::Progress(step) if step.note.contains("still holds the session")));
+    (agent, planted, asked)
+}
+
+/// Shows: A-11, H-4
+#[test]
+fn process_that_holds_a_session_after_its_turn_is_waited_for() {
+    let devices = Devices::paired(CEDE);
+    let (mut agent, planted, asked) = held_when_it_is_frozen(&devices);
+    claude::register(&devices.a.home, &planted, agent.0.id(), "idle");
+    // A child that nobody waits for would still be listed.
+    let ended = std::thread::spawn(move || agent.0.wait().unwrap());
+    assert!(matches!(asked.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert!(!ended.join().unwrap().success());
+}
+
+/// Shows: H-4, H-11
+#[test]
+fn wait_for_a_process_can_be_withdrawn() {
+    let devices = Devices::paired(CEDE);
+    let (_agent, planted, asked) = held_when_it_is_frozen(&devices);
+    let a = &devices.a;
+    a.ask(Command::Cancel { handoff: planted.id.to_string() }).unwrap();
+    let failed = refused(asked.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.refusal, Some(Refusal::Cancelled), "{failed:?}");
+    assert_eq!(state(a, planted.id), "in charge here");
+    wait_until("no fence is left", || claude::resumable(&a.home, &planted).is_some());
+    wait_until("no staging is left", || names(&devices.b.home).is_empty());
+}
+
+/// The move is over for the custodian while the hands still end the agent, and then raise the fence.
+///
+/// Shows: H-21, A-3
+#[test]
+fn fence_that_goes_up_after_the_end_of_its_move_comes_down() {
+    let devices = Devices::friends(CEDE);
+    let a = &devices.a;
+    let planted = claude::plant(&a.home, &project(a), 3);
+    let (told, end) = (a.home.join("told"), a.home.join("end"));
+    let stubborn = format!(
+        "trap 'touch {}; while [ ! -e {} ]; do sleep 0.05; done; exit' TERM; while :; do sleep 0.05; done",
+        told.display(),
+        end.display()
+    );
+    let mut agent = Agent(std::process::Command::new("sh").args(["-c", &stubborn]).spawn().unwrap());
+    claude::register(&a.home, &planted, agent.0.id(), "idle");
+    let asked = a.open(Command::To(MoveRequest { carry_only: true, ..request("server", planted.id) })).unwrap();
+    wait_until("the agent is told to end", || told.exists());
+    a.ask(Command::Cancel { handoff: planted.id.to_string() }).unwrap();
+    wait_until("the custodian is done with it", || state(a, planted.id) == "in charge here");
+    std::fs::write(&end, "").unwrap();
+    agent.0.wait().unwrap();
+    let failed = refused(asked.end(&mut |_| {}).unwrap());
+    assert_eq!(failed.refusal, Some(Refusal::Cancelled), "{failed:?}");
+    wait_until("no fence is left", || claude::resumable(&a.home, &planted).is_some());
+}

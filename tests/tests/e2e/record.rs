@@ -58,7 +58,7 @@ fn yes_that_cannot_be_recorded_moves_nothing_and_is_a_no_in_the_record() {
     }
     for waiting in [&receive, &give] {
         let failed = refused(b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }));
-        assert_eq!(failed.why, "the decision cannot be recorded here");
+        assert_eq!(failed.why, "this device cannot write it down");
         assert_eq!((failed.exit, failed.cure.as_str()), (exit::FAILED, "cede doctor"));
     }
     for asked in [offered, taken] {
@@ -79,6 +79,29 @@ fn yes_that_cannot_be_recorded_moves_nothing_and_is_a_no_in_the_record() {
     assert_eq!((faults, of(&lines, "asked"), of(&lines, "outcome")), (3, 2, 0), "{lines:?}");
     // And then all is well again.
     let offered = a.open(Command::To(request("server", coming))).unwrap();
+    assert_eq!(decide(b, &question(b), true), "allowed");
+    assert!(matches!(offered.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+}
+
+/// Shows: U-10
+#[test]
+fn yes_with_which_this_device_cannot_begin_is_not_called_allowed() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let offered = a.open(Command::To(request("server", id))).unwrap();
+    let waiting = question(b);
+    // The plan of an arrival has no place.
+    let arrivals = b.state().join("arrivals");
+    let _none = std::fs::remove_dir_all(&arrivals);
+    std::fs::write(&arrivals, "").unwrap();
+    let failed = refused(b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }));
+    assert_eq!((failed.what.as_str(), failed.exit), ("nothing was allowed", exit::FAILED));
+    assert_eq!(refused(offered.end(&mut |_| {}).unwrap()).now_at.as_deref(), Some("laptop"));
+    let lines = about_moves(b);
+    assert!(lines.iter().any(|line| line.kind == "outcome" && line.text.contains("failed")), "{lines:?}");
+    std::fs::remove_file(&arrivals).unwrap();
+    let offered = a.open(Command::To(request("server", id))).unwrap();
     assert_eq!(decide(b, &question(b), true), "allowed");
     assert!(matches!(offered.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
 }

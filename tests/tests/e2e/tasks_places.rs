@@ -105,6 +105,21 @@ fn task_that_has_its_yes_waits_for_a_place_and_both_sides_see_it() {
 
 /// Shows: E-10
 #[test]
+fn yes_that_went_with_a_restart_is_claimed_by_nobody() {
+    let mut devices = desk();
+    fill(&devices.a, &devices.b);
+    let fifth = ask(&devices.a, request("place-4", None)).unwrap();
+    decide(&devices.b, &question_of(&devices.b, "place-4"), true);
+    let standing = |a: &Device| show(a, &fifth.id).0.standing;
+    wait_until("the asker hears of it", || standing(&devices.a) == "allowed at server; waits for a place there");
+    devices.b.kill();
+    devices.b.start();
+    question_of(&devices.b, "place-4");
+    wait_until("the asker sees that", || standing(&devices.a) == "waits for the operator of server");
+}
+
+/// Shows: E-10
+#[test]
 fn task_that_waits_for_a_place_runs_out_and_a_rule_ends_it() {
     let devices = desk();
     let (a, b) = (&devices.a, &devices.b);

@@ -61,7 +61,8 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         loop {
             let Ok(came) = self.input.fill_buf().await else { return Line::End };
             if came.is_empty() {
-                return Line::End;
+                // A last line may lack its end.
+                return if self.line.is_empty() { Line::End } else { Line::Whole };
             }
             let end = came.iter().position(|byte| *byte == b'\n');
             let (take, was_skipping) = (end.map_or(came.len(), |end| end + 1), self.skipping);

@@ -331,6 +331,17 @@ async fn server_ends_with_its_input() {
     assert_eq!(server.await.unwrap(), Ok(exit::OK), "nobody said a word");
 }
 
+#[tokio::test]
+async fn last_line_without_its_end_is_answered() {
+    let (_directory, client) = nobody();
+    let Agent { mut input, mut output, server, .. } = Agent::of(client).await;
+    input.write_all(br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#).await.unwrap();
+    input.shutdown().await.unwrap();
+    let answer: Value = serde_json::from_str(&output.next_line().await.unwrap().unwrap()).unwrap();
+    assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
+    assert_eq!(server.await.unwrap(), Ok(exit::OK));
+}
+
 impl Agent {
     /// The code and the id of what is said to this.
     async fn told(&mut self, bytes: &[u8]) -> (i64, Value) {

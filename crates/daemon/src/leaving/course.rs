@@ -312,20 +312,9 @@ impl Move {
                 .pending_over()
                 .unwrap_or_else(|| failure(exit::FAILED, "the session was not frozen", &why, "")));
         }
-        loop {
-            match self.next().await? {
-                LeavingEvent::Freeze => break,
-                LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
-                LeavingEvent::Accepted(accept) => self.early.push_back(LeavingEvent::Accepted(accept)),
-                LeavingEvent::Need { .. }
-                | LeavingEvent::RoundComplete(_)
-                | LeavingEvent::AckHeld(_)
-                | LeavingEvent::Released
-                | LeavingEvent::Retired
-                | LeavingEvent::LinkDown => {}
-            }
-        }
+        self.until_frozen().await?;
         let deadline = tokio::time::Instant::now() + limits::AGENT_ENDS;
+        let mut told = false;
         loop {
             let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
             let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner));
@@ -335,7 +324,32 @@ impl Move {
                     if order.request.wait && tokio::time::Instant::now() < deadline => {}
                 fenced => return fenced.map_err(|error| not_fenced(&error)),
             }
-            tokio::time::sleep(limits::TURN_POLL).await;
+            if !std::mem::replace(&mut told, true) {
+                let note = "waiting for the agent's process, which still holds the session";
+                self.context.tell(move |actor| actor.report(session, Phase::Transferring, (0, 0), 0, note)).await;
+            }
+            // What ends the move is heard meanwhile.
+            if let Ok(Err(over)) = tokio::time::timeout(limits::TURN_POLL, self.until_frozen()).await {
+                return Err(over);
+            }
+        }
+    }
+
+    /// Waits for the custodian's word that the session is frozen. An acceptance that comes meanwhile is for the round
+    /// after that.
+    async fn until_frozen(&mut self) -> Result<(), Failure> {
+        loop {
+            match self.inbox.recv().await.ok_or_else(|| stopping(crate::context::Stopping::Told))? {
+                LeavingEvent::Freeze => return Ok(()),
+                LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
+                LeavingEvent::Accepted(accept) => self.early.push_back(LeavingEvent::Accepted(accept)),
+                LeavingEvent::Need { .. }
+                | LeavingEvent::RoundComplete(_)
+                | LeavingEvent::AckHeld(_)
+                | LeavingEvent::Released
+                | LeavingEvent::Retired
+                | LeavingEvent::LinkDown => {}
+            }
         }
     }
 

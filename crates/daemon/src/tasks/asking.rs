@@ -78,6 +78,13 @@ impl Actor {
         self.task_moved(id);
     }
 
+    /// A new link of a device that was asked: it says again which tasks wait for a place there. The yes to one may have
+    /// gone with an earlier life of it.
+    pub(crate) fn task_lines_link_up(&mut self, device: DeviceId) {
+        let runs = |id| self.ledger.told(id).is_some_and(|letter| letter.kept.state == Some(LetterState::Acted));
+        self.tasks.lines.retain(|id, _| id.stream != device || runs(*id));
+    }
+
     /// What was refused is forgotten before what came of others.
     pub(super) fn note_refused(&mut self, id: LetterId, state: LetterState) {
         let why = match state {
@@ -129,7 +136,8 @@ impl Actor {
     /// An agent of a peer did something for a task of this device.
     pub(crate) fn task_progress(&mut self, from: DeviceId, task: LetterId, line: &str) {
         let open = |(id, answer): (LetterId, Option<LetterId>)| id == task && answer.is_none();
-        if task.stream == from && self.tasks.book.asked().any(open) {
+        let over = self.ledger.told(task).and_then(|letter| letter.kept.state).is_some_and(is_over);
+        if task.stream == from && !over && self.tasks.book.asked().any(open) {
             self.tasks.lines.insert(task, line.chars().take(TASK_LINE_CHARS).collect());
             self.task_moved(task);
         }

@@ -190,7 +190,7 @@ impl Actor {
     fn say_that_it_waits(&mut self, id: LetterId) {
         let waits = self.tasks.waiting.get(&id).is_some_and(|waiting| matches!(waiting.stage, Stage::Allowed(..)));
         if waits && self.peers.is_connected(id.origin) {
-            let line = format!("as many tasks run as may at once: {}", limits::TASKS_RUNNING);
+            let line = self.waiting_for_a_place();
             self.send(id.origin, PeerMessage::TaskProgress { task: id, line });
         }
     }
@@ -205,7 +205,7 @@ impl Actor {
     pub(super) fn waiting_for_a_place(&self) -> String {
         match self.tasks.running.len() {
             running if running >= limits::TASKS_RUNNING => format!("waits for a place: {running} tasks run here"),
-            _ => "waits for a place".to_owned(),
+            _ => format!("waits for a place: {} tasks have no answer here yet", self.tasks.book.cut_off().len()),
         }
     }
 
@@ -229,6 +229,10 @@ impl Actor {
         let allowed = |waiting: &&mut Waiting| matches!(waiting.stage, Stage::Allowed(..));
         let Some(waiting) = self.tasks.waiting.get_mut(&id).filter(allowed) else { return };
         let Stage::Allowed(of, permit) = core::mem::replace(&mut waiting.stage, Stage::Idle) else { return };
+        if self.custodian.doubt().is_some() {
+            self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Failed);
+            return self.consider_later(id.origin);
+        }
         waiting.stage = Stage::Placed(of);
         let scope = waiting.scope.clone();
         if self.rule(id.origin, Capability::Delegate) == Some(Rule::Refuse) {

@@ -232,7 +232,7 @@ fn asked_state(letter: &Standing, to: &str, connected: bool, allowed: bool) -> (
         Some(LetterState::Refused(Refusal::Cancelled)) => ("cancelled", WITHDRAWN.to_owned()),
         Some(LetterState::Refused(why)) => ("refused", format!("refused by {to}: {}", reason(why))),
         Some(LetterState::Expired) if allowed => ("expired", format!("{to} had no place for it in time")),
-        Some(LetterState::Expired) => ("expired", format!("nobody at {to} allowed it in time")),
+        Some(LetterState::Expired) => ("expired", format!("{to} did not begin it in time")),
         Some(LetterState::Quarantined) => ("quarantined", format!("{to} could not read it")),
         Some(LetterState::Duplicate) => ("refused", format!("{to} had it already")),
     }

@@ -21,6 +21,7 @@ use super::{Considered, Task, TransferPlan, room};
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::limits;
+use crate::receiving::FetchError;
 
 impl Actor {
     /// Looks away from the actor whether there is room, then asks. One that is considered already is not begun again.
@@ -150,16 +151,18 @@ impl Actor {
         tokio::spawn(async move {
             let kept = plan.clone();
             let saved = context.block(move |context| {
-                kept.save_offer(context, &offer).and_then(|()| kept.save(context)).map_err(|error| error.to_string())
+                kept.save_offer(context, &offer)
+                    .and_then(|()| kept.save(context))
+                    .map_err(|error| FetchError::writing(&error))
             });
             let saved = saved.await;
             context
                 .tell(move |actor| match saved {
                     Ok(Ok(())) => actor.say_yes_to_files(from, plan, hash),
-                    Ok(Err(why)) => {
+                    Ok(Err(error)) => {
                         actor.came_of_files(from, (transfer, of), AuditOutcome::Failed);
-                        let why = format!("what was approved cannot be kept there: {why}");
-                        actor.refuse_files(transfer, Refusal::TooLarge, &why);
+                        let why = format!("what was approved cannot be kept there: {error}");
+                        actor.refuse_files(transfer, error.refusal(), &why);
                     }
                     Err(_) => {}
                 })

@@ -168,7 +168,7 @@ impl Serving {
         let loaded = self.context.block(move |context| turn.hold().map(|_held| load(context, &offer, of))).await;
         // None: another exchange took the place of this one.
         let loaded = loaded.ok().flatten().ok_or(Ended::Link)?;
-        loaded.map_err(|why| Ended::Over(Refusal::Cancelled, why))
+        loaded.map_err(|why| Ended::Over(Refusal::IntegrityFailed, why))
     }
 
     /// Streams that end soon: whatever else is to travel on this link gets its turn between them.
@@ -198,7 +198,7 @@ impl Serving {
                 Err(SendError::Changed(what)) => {
                     return Err(Ended::Over(Refusal::IntegrityFailed, changed(what, roots)));
                 }
-                Err(error @ SendError::Bug(_)) => return Err(Ended::Over(Refusal::Cancelled, error.to_string())),
+                Err(error @ SendError::Bug(_)) => return Err(Ended::Over(Refusal::Protocol, error.to_string())),
             }
         }
         Ok(())
