@@ -195,7 +195,7 @@ mod tests {
             .iter()
             .filter_map(|record| if let Record::Custody(link) = record { Some(link.clone()) } else { None })
             .collect();
-        known.merge(&links).unwrap();
+        known = known.merged(&links).unwrap();
         assert_eq!((known.owner(), known.token()), (new.device(), FencingToken { generation: 0, epoch: 2 }));
     }
 

@@ -8,7 +8,7 @@ use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 
 use super::{Custodian, Role, Session};
-use crate::chain::Chain;
+use crate::chain::{Chain, verified};
 use crate::limits;
 use crate::output::Event;
 
@@ -109,14 +109,17 @@ impl Custodian {
 
     /// A chain came: from whom does not matter, it proves itself.
     pub(super) fn handle_custody(&mut self, from: DeviceId, links: &[Signed<Custody>]) {
-        let Some(session) = links.first().and_then(|link| cede_seal::verify::verify(link).ok()).map(|l| l.session())
-        else {
+        let Some(session) = links.first().and_then(|link| verified(link).ok()).map(|link| link.session()) else {
             return;
         };
         let state = self.sessions.get(&session);
         let known = state.is_some_and(|state| state.chain.is_some() || state.voted.is_some());
+        let told = self.told.get(&from).filter(|told| !known && told.session() == session);
+        let before = state.and_then(|state| state.chain.as_ref()).or(told);
+        if before.is_some_and(|before| links.iter().all(|link| before.contains(&link.hash()))) {
+            return;
+        }
         match self.merge(Some(from), session, links) {
-            Ok((_, new)) if new.is_empty() => {}
             Ok((chain, new)) if known || chain.owned_by(self.me()) => {
                 let head = chain.head();
                 self.take_custody(session, chain, new);
@@ -125,21 +128,28 @@ impl Custodian {
                     self.learned.insert(from);
                 }
             }
-            // Custody of others in a session that this device never had to do with: nothing to keep, unless an offer may follow that
-            // carries only the end of the chain.
-            Ok((chain, _)) => {
-                // Nothing follows a short one.
-                let may_go_on = (limits::WHOLE_CHAIN..=limits::TOLD_RECORDS).contains(&chain.links().len());
-                if may_go_on && self.links.contains(&from) {
-                    self.told.insert(from, chain);
-                }
-            }
+            Ok((chain, _)) => self.note_told(from, chain),
             Err(super::offered::Unmergeable::Rival(rival)) => {
                 self.doubt_second_word(session, links);
                 self.contest(from, session, *rival);
             }
             Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => self.send_custody(from, session),
-            Err(super::offered::Unmergeable::No(_)) => self.doubt_second_word(session, links),
+            Err(super::offered::Unmergeable::No(_)) => {
+                // Whoever goes on with what does not follow has to begin anew.
+                self.told.retain(|device, told| *device != from || told.session() != session);
+                self.doubt_second_word(session, links);
+            }
+        }
+    }
+
+    /// Custody of others in a session that this device never had to do with: nothing to keep, unless an offer may follow that
+    /// carries only the end of the chain.
+    fn note_told(&mut self, from: DeviceId, chain: Chain) {
+        self.told.remove(&from);
+        // Nothing follows a short one.
+        let may_go_on = (limits::WHOLE_CHAIN..=limits::TOLD_RECORDS).contains(&chain.links().len());
+        if may_go_on && self.links.contains(&from) {
+            self.told.insert(from, chain);
         }
     }
 
@@ -151,9 +161,8 @@ impl Custodian {
         let Some(chain) = &state.chain else { return };
         let known = |record: &Custody| chain.records().iter().any(|known| known.token() == record.token());
         let second = |link: &Signed<Custody>| {
-            let record = cede_seal::verify::verify(link);
             let new = !chain.contains(&link.hash()) && !state.passed.contains(&link.hash());
-            new && record.is_ok_and(|record| record.signer() == me && known(&record))
+            new && verified(link).is_ok_and(|record| record.signer() == me && known(&record))
         };
         if links.iter().take(cede_wire::limits::CHAIN_RECORDS).any(second) {
             self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
@@ -161,13 +170,13 @@ impl Custodian {
         }
     }
 
-    fn take_custody(&mut self, session: SessionId, chain: Chain, links: Vec<Signed<Custody>>) {
+    fn take_custody(&mut self, session: SessionId, chain: Chain, new: usize) {
         let me = self.me();
         match chain.last().clone() {
-            Custody::Release(release) if release.to == me => self.take_release(session, chain, links, release),
+            Custody::Release(release) if release.to == me => self.take_release(session, chain, new, release),
             Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {
-                let forgot = self.forgot(session, &links);
-                self.accept_custody(session, chain, links);
+                let forgot = self.forgot(session, &chain, new);
+                self.accept_custody(session, chain, new);
                 if forgot && self.trust == super::Trust::Whole {
                     self.persist(vec![Record::Doubted { why: Doubt::Forgotten }]);
                     self.doubt_all(Doubt::Forgotten);
@@ -179,9 +188,9 @@ impl Custodian {
     /// Two seizes of one generation: two operators of two devices were each told that the other is gone. Or two releases
     /// under one token: their owner was put back to an older state, or lies. Whoever knows of it stops; a higher generation ends it. Source: SPEC H-33.
     fn contest(&mut self, from: DeviceId, session: SessionId, rival: Signed<Custody>) {
-        let Ok(verified) = cede_seal::verify::verify(&rival) else { return };
+        let Ok(owner) = verified(&rival).map(|rival| rival.owner()) else { return };
         // This device's own seize may be the one that does not go together with the rest.
-        let by = if verified.owner() == self.me() { from } else { verified.owner() };
+        let by = if owner == self.me() { from } else { owner };
         let Some(state) = self.sessions.get_mut(&session).filter(|state| state.contested.is_none()) else { return };
         state.contested = Some(rival.clone());
         self.persist(vec![Record::Contested(rival)]);
@@ -191,14 +200,15 @@ impl Custodian {
         self.send_custody(from, session);
     }
 
-    /// New links show a record that this device signed and does not know: its own store lost it. Source: SPEC H-26.
-    pub(super) fn forgot(&self, session: SessionId, links: &[Signed<Custody>]) -> bool {
+    /// The new ones show a record that this device signed and does not know: its own store lost it. Source: SPEC H-26.
+    pub(super) fn forgot(&self, session: SessionId, chain: &Chain, new: usize) -> bool {
         let me = self.me();
-        let ours = |link: &Signed<Custody>| cede_seal::verify::verify(link).is_ok_and(|record| record.signer() == me);
         let passed = |link: &Signed<Custody>| {
             self.sessions.get(&session).is_some_and(|state| state.passed.contains(&link.hash()))
         };
-        self.trust == super::Trust::Whole && links.iter().any(|link| !passed(link) && ours(link))
+        let mut newest = chain.links().iter().zip(chain.records()).rev().take(new);
+        let ours = newest.any(|(link, record)| record.signer() == me && !passed(link));
+        ours && self.trust == super::Trust::Whole
     }
 
     /// The records are durable.
@@ -221,7 +231,7 @@ fn piece(links: &[Signed<Custody>], to: DeviceId) -> Option<usize> {
         bytes <= cede_wire::limits::CHAIN_BYTES
     };
     let most = links.iter().take(cede_wire::limits::CHAIN_RECORDS - 1).take_while(fits).count().max(1);
-    let owner = |end: usize| Some(cede_seal::verify::verify(links.get(end.checked_sub(1)?)?).ok()?.owner());
+    let owner = |end: usize| Some(verified(links.get(end.checked_sub(1)?)?).ok()?.owner());
     (most < links.len()).then(|| (1..=most).rev().find(|end| owner(*end) != Some(to)).unwrap_or(most))
 }
 

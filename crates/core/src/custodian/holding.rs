@@ -31,13 +31,11 @@ impl Custodian {
         let mut all = links.to_vec();
         all.push(certificate.clone());
         // What does not follow may be the fault of a third device that carries it, not of the one that made it.
-        let Ok((chain, new_links)) = self.merged_chain(Some(from), session, &all) else { return };
+        let Ok((chain, new)) = self.merged_chain(Some(from), session, &all) else { return };
         match chain.last().clone() {
-            Custody::Release(release) if release.to == self.me() => {
-                self.take_release(session, chain, new_links, release)
-            }
+            Custody::Release(release) if release.to == self.me() => self.take_release(session, chain, new, release),
             Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) if self.has_chain(session) => {
-                self.accept_custody(session, chain, new_links);
+                self.accept_custody(session, chain, new);
             }
             // Custody of others in a session that this device never had to do with: nothing to keep.
             Custody::Release(_) | Custody::Genesis(_) | Custody::Seize(_) => {}
@@ -49,23 +47,18 @@ impl Custodian {
     }
 
     /// A release to this device. What nobody approved here is kept for the operator to claim. Source: SPEC H-15.
-    pub(super) fn take_release(
-        &mut self,
-        session: SessionId,
-        chain: Chain,
-        links: Vec<Signed<Custody>>,
-        release: Release,
-    ) {
+    pub(super) fn take_release(&mut self, session: SessionId, chain: Chain, new: usize, release: Release) {
         // In doubt about its own records a device may have approved it and forgotten that. It does not act on it either way.
         let known = |s: &Session| s.doubted || s.attempts.approval(release.handoff).is_some();
         // So may one that does not doubt yet, and is shown that it gave the session away: it would go on under the old token.
-        let forgot = self.has_chain(session) && self.forgot(session, &links);
+        let forgot = self.has_chain(session) && self.forgot(session, &chain, new);
         if forgot || self.sessions.get(&session).is_some_and(known) {
-            self.accept_custody(session, chain, links);
+            self.accept_custody(session, chain, new);
             return;
         }
         let waiting = self.sessions.get(&session).is_some_and(|state| state.unclaimed.is_some());
         if waiting || self.count(|state| state.unclaimed.is_some()) < limits::UNCLAIMED {
+            let links = chain.newest(new).to_vec();
             self.session(session).unclaimed = Some(Unclaimed { release, links });
         }
     }
@@ -84,24 +77,24 @@ impl Custodian {
         let state = self.sessions.get_mut(&session).ok_or(Refusal::Expired)?;
         let wanted = |unclaimed: &mut Unclaimed| unclaimed.release.handoff == handoff;
         let unclaimed = state.unclaimed.take_if(wanted).ok_or(Refusal::Expired)?;
-        let (chain, links) = self.merged_chain(None, session, &unclaimed.links).map_err(|_| Refusal::Expired)?;
-        if links.is_empty() || chain.owner() != self.me() {
+        let (chain, new) = self.merged_chain(None, session, &unclaimed.links).map_err(|_| Refusal::Expired)?;
+        if new == 0 || chain.owner() != self.me() {
             return Err(Refusal::Expired);
         }
-        self.accept_custody(session, chain, links);
+        self.accept_custody(session, chain, new);
         Ok(())
     }
 
     /// The chain grows. Records first, then news: one batch holds all that the new links change.
-    pub(super) fn accept_custody(&mut self, session: SessionId, chain: Chain, new_links: Vec<Signed<Custody>>) {
+    pub(super) fn accept_custody(&mut self, session: SessionId, chain: Chain, new: usize) {
         let me = self.me();
         let last = chain.last().clone();
         // It is known from now on.
         self.told.retain(|_, told| told.session() != session);
         self.withdraw(session, Refusal::StaleToken);
         self.give_up_seize(session, Refusal::StaleToken);
-        let forgot = (self.has_chain(session) && self.forgot(session, &new_links)).then_some(chain.owner() == me);
-        let mut records: Vec<Record> = new_links.into_iter().map(Record::Custody).collect();
+        let forgot = (self.has_chain(session) && self.forgot(session, &chain, new)).then_some(chain.owner() == me);
+        let mut records: Vec<Record> = chain.newest(new).iter().cloned().map(Record::Custody).collect();
         match forgot {
             Some(true) => {
                 records.push(Record::Doubted { why: Doubt::Forgotten });

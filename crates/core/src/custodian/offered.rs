@@ -20,8 +20,8 @@ use crate::output::Event;
 /// A no, with its reason in words.
 pub(super) type No = (Refusal, &'static str);
 
-/// A chain, and the part of it that is new here.
-pub(super) type Merged = (Chain, Vec<Signed<Custody>>);
+/// A chain, and how many of its last records are new here.
+pub(super) type Merged = (Chain, usize);
 
 /// Why what a peer says does not go together with what is known here.
 pub(super) enum Unmergeable {
@@ -71,17 +71,17 @@ impl Custodian {
             let detail = "this device's records are damaged or restored; its operator must confirm first";
             return Err((Refusal::Busy, detail));
         }
-        let (chain, links) = self.merged_chain(Some(offer.source), id, links)?;
+        let (chain, new) = self.merged_chain(Some(offer.source), id, links)?;
         self.check_owner(offer, &chain)?;
         if let Some(considered) = self.standing_attempt(offer, &chain)? {
             return Ok(considered);
         }
         self.check_room(offer)?;
-        let (chain_head, until) = (chain.head(), now.after(limits::QUESTION));
+        let (links, chain_head, until) = (chain.newest(new).to_vec(), chain.head(), now.after(limits::QUESTION));
         Ok(Considered::New(Box::new(Asked { offer: offer.clone(), links, chain_head, until })))
     }
 
-    /// The chain with what a peer says of it, and the part of it that is new here. Source: SPEC H-3.
+    /// The chain with what a peer says of it. Source: SPEC H-3.
     pub(super) fn merged_chain(
         &self,
         from: Option<DeviceId>,
@@ -109,13 +109,8 @@ impl Custodian {
         // What was told before proves itself as if it had come at once, unless it comes anew from the beginning.
         let anew = |told: &Chain| links.first().map(Signed::hash) == told.links().first().map(Signed::hash);
         let told = from.and_then(|from| self.told.get(&from)).filter(|told| told.session() == id && !anew(told));
-        let chain = match known.or(told) {
-            Some(before) => {
-                let mut chain = before.clone();
-                chain.merge(links).map(|()| chain)
-            }
-            None => Chain::from_links(links),
-        };
+        let before = known.or(told);
+        let chain = before.map_or_else(|| Chain::from_links(links), |before| before.merged(links));
         let unauthorized = |detail| Unmergeable::No((Refusal::Unauthorized, detail));
         let chain = match (chain, known) {
             (Err(ChainError::Rival(rival)), Some(known)) => return Err(self.checked_rival(known, links, rival)),
@@ -127,20 +122,21 @@ impl Custodian {
         if chain.session() != id || self.mesh != Some(chain.mesh()) {
             return Err(unauthorized("the custody chain is of another session or mesh"));
         }
-        let shared = known.map_or(0, |known| known.shared_with(&chain));
-        if !self.counts(&chain, shared) {
+        let proved = before.map_or(0, |before| before.shared_with(&chain));
+        if !self.counts(&chain, proved) {
             return Err(unauthorized(NO_VOTES));
         }
-        if let Some(known) = known.filter(|known| shared < known.links().len())
+        if let Some(known) = known.filter(|known| proved < known.links().len())
             && let Some(seize) = self.decided_alone(&chain, known.members())
         {
             return Err(near(known, &chain).then_some(seize).map_or(unauthorized(NO_VOTES), Unmergeable::Rival));
         }
-        let new_links = chain.links().get(shared..).unwrap_or(&[]).to_vec();
-        if !self.forgot(id, &new_links) {
+        let shared = if known.is_some() { proved } else { 0 };
+        let new = chain.links().len().saturating_sub(shared);
+        if !self.forgot(id, &chain, new) {
             self.knows_members(&chain, shared)?;
         }
-        Ok((chain, new_links))
+        Ok((chain, new))
     }
 
     /// Whether every seize behind the first `shared` records has the votes that it takes.
@@ -263,7 +259,7 @@ impl Custodian {
         let me = self.me();
         let state = self.sessions.get_mut(&session).ok_or(Refusal::Expired)?;
         let asked = state.asked.take_if(|asked| asked.offer.handoff == handoff).ok_or(Refusal::Expired)?;
-        let (chain, new_links) = match self.still_offered(&asked) {
+        let (chain, new) = match self.still_offered(&asked) {
             Ok(merged) => merged,
             Err((refusal, detail)) => {
                 self.refuse_asked(session, &asked, refusal, detail);
@@ -274,8 +270,8 @@ impl Custodian {
         let attempt = Attempt { handoff, session, source: asked.offer.source, scope };
         let destination = HandoffDestination::approved(me, attempt, Some(asked.offer.token), now);
         let accept = destination.accept(exchange_key, have);
-        if !new_links.is_empty() {
-            self.accept_custody(session, chain, new_links);
+        if new > 0 {
+            self.accept_custody(session, chain, new);
         }
         if self.to_branch(session) {
             self.refuse_asked(session, &asked, Refusal::Busy, TO_BRANCH);
@@ -290,7 +286,7 @@ impl Custodian {
     }
 
     /// The chain may have grown while the question waited.
-    fn still_offered(&self, asked: &Asked) -> Result<(Chain, Vec<Signed<Custody>>), No> {
+    fn still_offered(&self, asked: &Asked) -> Result<Merged, No> {
         let merged = self.merged_chain(None, asked.offer.key.id(), &asked.links)?;
         self.check_owner(&asked.offer, &merged.0)?;
         Ok(merged)

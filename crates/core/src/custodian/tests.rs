@@ -553,9 +553,13 @@ fn release(from: &LocalDevice, to: DeviceId, prev: &Signed<Custody>, epoch: u64)
 }
 
 fn seize(by: &LocalDevice, prev: &Signed<Custody>, token: FencingToken) -> Signed<Custody> {
+    by.sign(&Custody::Seize(seize_of(by, prev, token))).unwrap()
+}
+
+fn seize_of(by: &LocalDevice, prev: &Signed<Custody>, token: FencingToken) -> Seize {
     let next_token = token.next_generation().unwrap();
     let to = by.device();
-    let seize = Seize {
+    Seize {
         mesh: mesh(),
         session: session(),
         prev: prev.hash(),
@@ -565,8 +569,7 @@ fn seize(by: &LocalDevice, prev: &Signed<Custody>, token: FencingToken) -> Signe
         head: head(&[1, 2]),
         members: 3,
         votes: Vec::new(),
-    };
-    by.sign(&Custody::Seize(seize)).unwrap()
+    }
 }
 
 fn ack(by: &LocalDevice, handoff: HandoffId, source: DeviceId, log: &[u8]) -> CommitAck {

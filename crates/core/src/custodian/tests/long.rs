@@ -9,6 +9,8 @@ use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 
 use super::*;
+use crate::chain::VERIFIED;
+use crate::limits;
 
 /// Three devices. A is the owner of a session with so many records of moves between A and B, and the rest of its journal.
 fn with_records(moves: usize, guest: bool) -> Net {
@@ -128,4 +130,63 @@ fn nothing_of_a_chain_that_was_told_in_part_outlives_its_link() {
     net.crash(C);
     net.deliver(A, C, &offer);
     assert!(matches!(net.last_sent(C), PeerMessage::Refuse { .. }), "{:?}", net.last_sent(C));
+}
+
+/// How many signatures of records are checked where `message` comes from A to C.
+fn checked(net: &mut Net, message: &PeerMessage) -> usize {
+    let before = VERIFIED.get();
+    net.deliver(A, C, message);
+    VERIFIED.get() - before
+}
+
+/// Shows: H-3, H-28
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
+fn what_was_told_once_is_not_verified_again() {
+    let mut net = with_records(400, false);
+    net.heal();
+    let links = net.nodes[A].custodian.chain(session()).unwrap().links().to_vec();
+    net.nodes[C].custodian.told.clear();
+    let pieces: Vec<PeerMessage> = links.chunks(100).map(|piece| PeerMessage::Custody(piece.to_vec())).collect();
+    assert_eq!(pieces.iter().map(|piece| checked(&mut net, piece)).collect::<Vec<_>>(), [101, 102, 102, 102, 3]);
+    let last = PeerMessage::Custody(links[400..].to_vec());
+    assert_eq!(pieces.iter().chain([&last]).map(|piece| checked(&mut net, piece)).collect::<Vec<_>>(), [1; 6]);
+    // What does not follow ends it, so that it costs its bytes once.
+    let other = release(&net.nodes[A].local, net.id(C), &links[0], 0);
+    let other = PeerMessage::Custody(vec![net.nodes[A].local.sign(&Custody::Release(other)).unwrap()]);
+    checked(&mut net, &other);
+    assert!(net.nodes[C].custodian.told.is_empty());
+    assert!(checked(&mut net, &last) < 5);
+}
+
+/// Shows: H-3, H-28
+#[test]
+fn votes_of_what_was_told_are_not_counted_again() {
+    let mut net = Net::three();
+    let [a, b] = [A, B].map(|node| net.nodes[node].local.clone());
+    let with = |seizer: DeviceId| {
+        let mut electorate = net.electorate();
+        electorate.note(2, [a.device(), seizer].into());
+        electorate
+    };
+    let (counted, not_counted) = (with(b.device()), with(net.id(C)));
+    let first = genesis(&a, &key());
+    let mut told = vec![first.clone()];
+    for epoch in 0..limits::WHOLE_CHAIN as u64 {
+        let (from, to) = if epoch % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let next = release(from, to.device(), told.last().unwrap(), epoch);
+        told.push(from.sign(&Custody::Release(next)).unwrap());
+    }
+    let token = verify(told.last().unwrap()).unwrap().token();
+    let seize = Seize { members: 2, ..seize_of(&b, told.last().unwrap(), token) };
+    told.push(b.sign(&Custody::Seize(seize)).unwrap());
+    let next_token = FencingToken { generation: 1, epoch: 1 };
+    let token = FencingToken { epoch: 0, ..next_token };
+    let next = Release { token, next_token, ..release(&b, a.device(), told.last().unwrap(), 0) };
+    let last = b.sign(&Custody::Release(next)).unwrap();
+    for (electorate, message) in [(counted, told), (not_counted, vec![last.clone()])] {
+        net.nodes[C].custodian.set_electorate(electorate);
+        net.deliver(A, C, &PeerMessage::Custody(message));
+    }
+    assert_eq!(net.nodes[C].custodian.told[&a.device()].head(), last.hash());
 }
