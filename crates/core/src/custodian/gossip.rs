@@ -120,7 +120,7 @@ impl Custodian {
             return;
         }
         match self.merge(Some(from), session, links) {
-            Ok((chain, new)) if known || chain.owned_by(self.me()) => {
+            Ok((chain, new)) if known || self.concerns(&chain) => {
                 let head = chain.head();
                 self.take_custody(session, chain, new);
                 // A release that waits for a claim is not learned: it would be told again and again.
@@ -140,6 +140,17 @@ impl Custodian {
                 self.doubt_second_word(session, links);
             }
         }
+    }
+
+    /// Whether a chain of a session that is not known here is to be kept: it ends with this device, or holds what this device
+    /// signed and forgot. Whom else a chain names its maker chooses; only in doubt this device may have forgotten that too.
+    /// Source: SPEC H-3, H-26.
+    fn concerns(&self, chain: &Chain) -> bool {
+        let me = self.me();
+        let signed = |chain: &Chain| chain.records().iter().any(|record| record.signer() == me);
+        let named = |chain: &Chain| chain.owned_by(me) && !signed(chain);
+        let room = || self.count(|state| state.chain.as_ref().is_some_and(named)) < limits::NAMED_IN_DOUBT;
+        chain.owner() == me || signed(chain) || self.trust != super::Trust::Whole && named(chain) && room()
     }
 
     /// Custody of others in a session that this device never had to do with: nothing to keep, unless an offer may follow that

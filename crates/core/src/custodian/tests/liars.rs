@@ -4,6 +4,7 @@ use cede_wire::custody::SeizeVote;
 
 use super::*;
 use crate::chain::Chain;
+use crate::limits;
 
 /// A mesh of A and B that became one of three: the log had two entries, and has three.
 fn grown() -> Net {
@@ -235,4 +236,53 @@ fn second_seize_stops_nobody_where_one_before_it_lacks_its_votes() {
     net.deliver(C, B, &PeerMessage::Custody(again));
     assert_eq!(net.nodes[B].custodian.contested(session()), None);
     assert!(net.acts(B));
+}
+
+/// A chain of B's making: the session was A's for a moment, and B seized it while the two were alone.
+fn made_up(net: &Net, key: &SessionKey) -> PeerMessage {
+    let (a, b) = (net.id(A), net.nodes[B].local.clone());
+    let first = genesis(&b, key);
+    let to_a = b.sign(&Custody::Release(Release { session: key.id(), ..release(&b, a, &first, 0) })).unwrap();
+    let token = FencingToken { generation: 0, epoch: 1 };
+    let seize = Seize { session: key.id(), members: 2, ..seize_of(&b, &to_a, token) };
+    PeerMessage::Custody(vec![first, to_a, b.sign(&Custody::Seize(seize)).unwrap()])
+}
+
+/// Shows: H-3, C-4
+#[test]
+#[cfg_attr(miri, ignore = "thousands of signatures take the interpreter hours")]
+fn chain_that_names_a_device_takes_nothing_from_it_and_fills_no_journal() {
+    let mut net = Net::three();
+    net.know_all();
+    let keys = (0..limits::NAMED_IN_DOUBT + 10).map(|n| named(&format!("s{n}")));
+    let messages: Vec<PeerMessage> = [key()].into_iter().chain(keys).map(|key| made_up(&net, &key)).collect();
+    messages.iter().take(200).for_each(|message| net.deliver(B, A, message));
+    assert!(net.nodes[A].custodian.may_act(session()), "what never moved is taken from its device by a letter");
+    assert_eq!((net.nodes[A].custodian.sessions.len(), net.nodes[A].journal.len()), (0, 0));
+    // A device in doubt may have forgotten that it had a session: it believes that of so many.
+    net.nodes[A].trust = Trust::Unconfirmed;
+    net.crash(A);
+    net.know_all();
+    messages.iter().for_each(|message| net.deliver(B, A, message));
+    assert_eq!(net.nodes[A].custodian.sessions.len(), limits::NAMED_IN_DOUBT);
+}
+
+/// Shows: H-9, H-26
+#[test]
+fn device_in_doubt_hears_that_a_session_was_seized_whose_arrival_it_forgot() {
+    let mut net = Net::three();
+    for (from, to) in [(A, C), (C, A), (A, B)] {
+        net.give(from, to);
+    }
+    net.lose_device(B);
+    net.apart = true;
+    net.seize(C).unwrap();
+    net.nodes[B].journal.clear();
+    net.nodes[B].trust = Trust::Unconfirmed;
+    net.crash(B);
+    net.link(B, C);
+    net.nodes[B].custodian.confirm_all();
+    net.drain(B);
+    assert_eq!(net.standing(B), Some(Standing::Elsewhere(net.id(C))));
+    assert!(!net.nodes[B].custodian.may_act(session()));
 }
