@@ -153,13 +153,11 @@ impl Custodian {
         chain.owner() == me || signed(chain) || self.trust != super::Trust::Whole && named(chain) && room()
     }
 
-    /// Custody of others in a session that this device never had to do with: nothing to keep, unless an offer may follow that
-    /// carries only the end of the chain.
+    /// Custody of others in a session that this device never had to do with: nothing to keep but in memory, for an offer may
+    /// follow that carries only the end of the chain.
     fn note_told(&mut self, from: DeviceId, chain: Chain) {
         self.told.remove(&from);
-        // Nothing follows a short one.
-        let may_go_on = (limits::WHOLE_CHAIN..=limits::TOLD_RECORDS).contains(&chain.links().len());
-        if may_go_on && self.links.contains(&from) {
+        if chain.links().len() <= limits::TOLD_RECORDS && self.links.contains(&from) {
             self.told.insert(from, chain);
         }
     }

@@ -122,14 +122,43 @@ fn device_that_never_had_a_session_votes_on_a_chain_of_several_messages() {
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
 fn nothing_of_a_chain_that_was_told_in_part_outlives_its_link() {
-    let mut net = with_records(2 * CHAIN_RECORDS + 100, false);
+    let mut net = with_records(CHAIN_RECORDS + 100, false);
     net.heal();
     net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
     net.give(A, C);
     let offer = net.find_sent(|message| matches!(message, PeerMessage::Offer { .. }));
-    net.crash(C);
+    let refused = |net: &Net| net.sent.iter().any(|(_, message)| matches!(message, PeerMessage::Refuse { .. }));
     net.deliver(A, C, &offer);
-    assert!(matches!(net.last_sent(C), PeerMessage::Refuse { .. }), "{:?}", net.last_sent(C));
+    assert!(!refused(&net), "what was told is kept as long as the link stands");
+    let (gone, now) = (net.id(A), net.now);
+    net.nodes[C].custodian.link_down(gone);
+    net.nodes[C].custodian.link_up(gone, now);
+    net.deliver(A, C, &offer);
+    assert!(refused(&net));
+}
+
+/// Shows: H-3
+#[test]
+fn chain_comes_in_pieces_of_any_length() {
+    let mut net = with_records(4, false);
+    net.heal();
+    let links = net.nodes[A].custodian.chain(session()).unwrap().links().to_vec();
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    net.give(A, C);
+    let PeerMessage::Offer { offer, .. } = net.find_sent(|message| matches!(message, PeerMessage::Offer { .. })) else {
+        panic!("no offer was sent")
+    };
+    net.crash(C);
+    let (sender, now) = (net.id(A), net.now);
+    net.nodes[C].custodian.link_up(sender, now);
+    assert!(net.nodes[C].custodian.asked(session()).is_none());
+    let (first, rest) = links.split_at(2);
+    let (second, last) = rest.split_at(1);
+    for piece in [first, second] {
+        net.deliver(A, C, &PeerMessage::Custody(piece.to_vec()));
+    }
+    net.deliver(A, C, &PeerMessage::Offer { offer, chain: last.to_vec() });
+    assert!(net.nodes[C].custodian.asked(session()).is_some(), "{:?}", net.last_sent(C));
 }
 
 /// How many signatures of records are checked where `message` comes from A to C.
