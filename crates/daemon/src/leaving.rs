@@ -356,8 +356,16 @@ impl Actor {
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(limits::DIAL_IDLE);
             }
-            context.tell(move |actor| actor.custodian.fence_lifted(session)).await;
+            context.tell(move |actor| actor.fence_is_down(session)).await;
         });
+    }
+
+    /// That it is down is no record while a move goes on whose hands may still raise it: a death then must find it again.
+    /// The end of that move lifts it once more.
+    fn fence_is_down(&mut self, session: SessionId) {
+        if !self.leaving.contains_key(&session) {
+            self.custodian.fence_lifted(session);
+        }
     }
 
     /// Fences that a crash left standing though this device is the owner.

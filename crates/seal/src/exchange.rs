@@ -221,13 +221,6 @@ pub struct StreamKeys {
     pub(crate) commitment: [u8; 32],
 }
 
-impl StreamKeys {
-    /// The number of the stream.
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-}
-
 impl fmt::Debug for StreamKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("StreamKeys");

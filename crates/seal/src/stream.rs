@@ -8,7 +8,7 @@ mod header;
 mod opener;
 mod sealer;
 
-pub use header::{HEADER_BYTES, HeaderError, stream_handoff, stream_number};
+pub use header::{HEADER_BYTES, HeaderError, stream_handoff};
 pub use opener::{OpenError, Opener};
 pub use sealer::{SealError, Sealer};
 

@@ -242,6 +242,8 @@ mod tests {
         let note = signed();
         let long = Signed::<Note>::from_parts(vec![0; SIGNED_BYTES + 1], *note.key(), *note.signature());
         assert_eq!(verify(&long), Err(VerifyError::TooLong(SIGNED_BYTES + 1)));
+        let longest = Signed::<Note>::from_parts(vec![0; SIGNED_BYTES], *note.key(), *note.signature());
+        assert_eq!(verify(&longest), Err(VerifyError::Signature));
     }
 
     fn device() -> LocalDevice {

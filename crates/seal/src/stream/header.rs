@@ -63,15 +63,6 @@ impl Header {
     }
 }
 
-/// The stream number that a header claims, so that a receiver can refuse one that it has seen. Unproven until an
-/// opener takes the header.
-///
-/// # Errors
-/// [`HeaderError`].
-pub fn stream_number(header: &[u8; HEADER_BYTES]) -> Result<u32, HeaderError> {
-    Header::from_bytes(header).map(|header| header.number)
-}
-
 /// The handoff that a header claims, so that a stream finds its reader. Unproven until an opener takes the header.
 ///
 /// # Errors

@@ -149,6 +149,18 @@ fn header_of_another_handoff_number_version_or_kind_is_refused() {
     assert_eq!(with(5, 9), OpenError::Version { version: 1, suite: 9 });
 }
 
+/// A stream that came before is known by its number, and no key is printed.
+///
+/// Shows: S-6
+#[test]
+fn stream_says_its_number_and_no_secret() {
+    let sealed = seal(7, 259, b"x");
+    let opener = Opener::new(&keys(7), sealed.first_chunk().unwrap()).unwrap();
+    assert_eq!((opener.number(), stream_handoff(sealed.first_chunk().unwrap())), (259, Ok(context(7).handoff)));
+    assert_eq!(format!("{opener:?}"), "Opener { number: 259, position: 0, .. }");
+    assert_eq!(format!("{:?}", Sealer::new(keys(7).stream(259))), "Sealer { position: 0, .. }");
+}
+
 /// Shows: S-6
 #[test]
 fn same_handoff_under_other_keys_is_forged() {
