@@ -103,12 +103,10 @@ fn sweep(victims: &[Victim], calls: &'static [i64], strikes: &[Strike], few: u64
     for device in [&sweep.shaken.devices.a, &sweep.shaken.devices.b] {
         assert!(!device.log().contains("panicked at"), "{} panicked:\n{}", device.name, device.log());
     }
+    let (sums, seconds) = (&sweep.shaken.sums, begun.elapsed().as_secs());
     println!(
-        "{} strikes with seed {seed} in {} s: {:?}, the client heard {:?}",
-        sweep.struck,
-        begun.elapsed().as_secs(),
-        sweep.shaken.sums,
-        sweep.ends
+        "{} strikes with seed {seed} in {seconds} s: {} moves completed, {} abandoned and repeated, {} looks, the client heard {:?}",
+        sweep.struck, sums.completed, sums.abandoned, sums.looks, sweep.ends
     );
 }
 
