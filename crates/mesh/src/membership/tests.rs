@@ -27,6 +27,15 @@ fn log_is_read_back_whole_or_from_where_a_device_stands() {
     assert!(log.entries_after(u64::MAX).is_empty());
 }
 
+#[test]
+fn history_says_who_belonged_after_each_entry() {
+    let (admin, mut log) = three();
+    log.remove(&admin, device(2).device()).unwrap();
+    let seeds = [&[1][..], &[1, 2], &[1, 2, 3], &[1, 3]];
+    let expected = seeds.map(|seeds| seeds.iter().map(|seed| device(*seed).device()).collect());
+    assert_eq!(log.history(), expected);
+}
+
 /// Shows: P-7
 #[test]
 fn removed_device_never_comes_back() {
