@@ -403,6 +403,7 @@ impl Actor {
         if let Some(session) = self.known(Some(&text), "").filter(owned) {
             return self.take_known(session, wait, carry_only, replies);
         }
+        let gone = self.known(Some(&text), "");
         let context = self.context.clone();
         tokio::spawn(async move {
             let mut fitting = Vec::new();
@@ -423,10 +424,7 @@ impl Actor {
                     };
                     context.tell(ask).await;
                 }
-                [] => {
-                    let why = format!("no session called {text} is known here, and no device is known to have one");
-                    replies.failed(failure(exit::USAGE, "no session is meant", &why, "cede ls"));
-                }
+                [] => replies.failed(nobody_has(&text, gone)),
                 _ => replies.failed(failure(
                     exit::USAGE,
                     "it is not clear which session is meant",
@@ -537,6 +535,16 @@ impl Actor {
     pub(crate) fn connected(&self, device: DeviceId) -> bool {
         self.peers.is_connected(device)
     }
+}
+
+/// No device of the mesh has the session. `gone`: one that is known, whose owner was removed.
+fn nobody_has(text: &str, gone: Option<SessionId>) -> Failure {
+    let Some(session) = gone else {
+        let why = format!("no session called {text} is known here, and no device is known to have one");
+        return failure(exit::USAGE, "no session is meant", &why, "cede ls");
+    };
+    let cure = format!("cede take --force {}", session.short());
+    failure(exit::NOT_OWNER, "the session was not asked for", "the device that has it was removed", &cure)
 }
 
 fn is_address(address: &str) -> Result<(), Failure> {

@@ -144,10 +144,14 @@ impl Actor {
             if self.peers.is_connected(member.device()) {
                 check(&member.name, "ok", "connected", "")
             } else {
-                let cure = format!(
-                    "start it there: cede up, or tell where it is: cede devices address {} HOST:PORT",
-                    member.name
-                );
+                let cure = if self.peers.refuses_us(member.device()) {
+                    "if this device was removed there: cede devices leave, and then cede pair".to_owned()
+                } else {
+                    format!(
+                        "start it there: cede up, or tell where it is: cede devices address {} HOST:PORT",
+                        member.name
+                    )
+                };
                 let found = format!("not connected: {}", self.peers.trouble(member.device()).1);
                 check(&member.name, "warn", found, &cure)
             }

@@ -74,12 +74,16 @@ impl Actor {
             self.note_rule(device, Ruled::Moves(device, policy), Record::PolicySet { device, policy });
         }
         let (name, device) = (&member.name, member.device());
+        let files = self.authorities.term(device, Capability::File, self.context.clock.now());
+        let files = files.map_or_else(String::new, |term| {
+            format!("; its files go by a rule of their own, {}: cede policy {name} file", term.rule.word())
+        });
         let text = match self.unattended(device) {
-            PeerPolicy::Ask => format!("this device asks its operator when {name} wants to move a session"),
+            PeerPolicy::Ask => format!("this device asks its operator when {name} wants to move a session{files}"),
             PeerPolicy::Yes if self.takes_files_unasked(device) => {
                 format!("this device says yes to moves and files of {name} unattended")
             }
-            PeerPolicy::Yes => format!("this device says yes to moves of {name} unattended"),
+            PeerPolicy::Yes => format!("this device says yes to moves of {name} unattended{files}"),
         };
         Ok(Answer::Said { text })
     }
@@ -121,6 +125,9 @@ impl Actor {
         self.record(record);
         self.audit.note(ruled.event());
         self.rules_changed(device);
+        if self.rule(device, Capability::Message) != Some(Rule::Refuse) {
+            self.ledger.say_room(device, self.context.clock.now());
+        }
         if self.rule(device, Capability::Handoff) == Some(Rule::Refuse) {
             self.refuse_moves_of(device, Refusal::Declined);
         }

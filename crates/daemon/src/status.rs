@@ -24,14 +24,15 @@ impl Actor {
             format!("cede claim {}", id.short())
         } else if !approvals.is_empty() {
             "cede approvals".to_owned()
+        } else if self.seems_removed(&peers) {
+            "cede devices leave, if this device was removed there".to_owned()
         } else if self.unread_letters() > 0 {
             "cede inbox".to_owned()
         } else if peers.is_empty() {
             "cede pair".to_owned()
-        } else if peers.iter().all(|peer| self.peers.refuses_us(peer.id)) {
-            "cede devices leave, if this device was removed there".to_owned()
         } else if let Some(away) = sessions.iter().find(|session| !session.here) {
-            format!("cede take {}", away.id.short())
+            let gone = self.custodian.owner(away.id).is_some_and(|owner| !self.peers.is_member(owner));
+            format!("cede take {}{}", if gone { "--force " } else { "" }, away.id.short())
         } else if sessions.is_empty() {
             "cede adopt <directory>, or start a coding agent".to_owned()
         } else {
@@ -53,6 +54,12 @@ impl Actor {
             warnings: self.warnings(),
             evidence: self.evidence(),
         }
+    }
+
+    /// Whether the device that removes others does not admit this one, or none does.
+    fn seems_removed(&self, peers: &[DeviceSummary]) -> bool {
+        let refuses = |peer: &DeviceSummary| self.peers.refuses_us(peer.id);
+        !peers.is_empty() && (peers.iter().all(refuses) || peers.iter().any(|peer| peer.administrator && refuses(peer)))
     }
 
     /// What a person should look after.

@@ -7,7 +7,7 @@ use cede_agent::adapter::AgentError;
 use cede_core::authority::{CapabilityRefusal, Permission};
 use cede_wire::audit::{AuditOf, AuditOutcome, DecidedBy};
 use cede_wire::authority::Rule;
-use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody};
+use cede_wire::control::{Failure, MoveRequest, Phase, Progress, ReplyBody, exit};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
@@ -16,7 +16,7 @@ use cede_wire::session::SessionInfo;
 use tokio::sync::mpsc;
 
 use crate::actor::Actor;
-use crate::approvals::UNRECORDED;
+use crate::approvals::{Approval, UNRECORDED};
 use crate::audit::move_decided;
 use crate::authorities::Asker;
 use crate::context::Context;
@@ -130,6 +130,12 @@ impl Takes {
         self.looking.len() < before
     }
 
+    /// The question about a session that has no answer yet, or whose offer has not come.
+    fn open(&self, session: SessionId) -> Option<Asked> {
+        let expected = self.expected.contains_key(&session);
+        self.asked.values().find(|asked| asked.session == session && (!asked.offered || expected)).copied()
+    }
+
     fn is_open(&self, request: u64) -> bool {
         self.asked.get(&request).is_some_and(|asked| !asked.offered)
     }
@@ -221,6 +227,17 @@ impl Actor {
         carry_only: bool,
         watcher: mpsc::Sender<ReplyBody>,
     ) {
+        if let Some(wanted) = self.joined(Asked { owner, session, wait, carry_only, offered: false }) {
+            match wanted {
+                // The owner is asked once, and every client hears of that.
+                Ok(last) => {
+                    last.map(|last| watcher.try_send(ReplyBody::Progress(last)));
+                    self.moves.watch(session, watcher);
+                }
+                Err(failed) => _ = watcher.try_send(ReplyBody::Failed(failed)),
+            }
+            return;
+        }
         let request = self.takes.ask(Asked { owner, session, wait, carry_only, offered: false });
         let (from, to) = (self.device_name(owner), self.name.clone());
         self.moves.watch(session, watcher);
@@ -238,10 +255,36 @@ impl Actor {
         });
     }
 
+    /// What a client hears that asks for a session which was asked for already, or comes without that: where it stands,
+    /// or why it has to wait.
+    fn joined(&self, wanted: Asked) -> Option<Result<Option<Progress>, Failure>> {
+        let (session, what) = (wanted.session, "the session was not asked for");
+        let last = || self.moves.get(session).and_then(|view| view.timeline.last().cloned());
+        if let Some(open) = self.takes.open(session) {
+            let same = (open.owner, open.wait, open.carry_only) == (wanted.owner, wanted.wait, wanted.carry_only);
+            let why = format!("{} has been asked for it already, with other options", self.device_name(open.owner));
+            let cure = format!("cede cancel {}, then repeat the command", session.short());
+            return Some(if same { Ok(last()) } else { Err(failure(exit::FAILED, what, &why, &cure)) });
+        }
+        let waits = |question: &&Approval| {
+            matches!(question.moves(), Some(AuditOf::Handoff(handoff))
+            if self.custodian.asked(session).is_some_and(|offer| offer.handoff == handoff))
+        };
+        if let Some((id, _)) = self.approvals.iter().find(|(_, question)| waits(question)) {
+            let why = "its owner offers it already, and that waits for your answer";
+            return Some(Err(failure(exit::PENDING, what, why, &format!("cede allow {id}"))));
+        }
+        self.is_coming(session).then(|| Ok(last()))
+    }
+
+    fn is_coming(&self, session: SessionId) -> bool {
+        self.custodian.asked(session).is_some() || self.custodian.arriving(session).is_some()
+    }
+
     /// The owner answers, but neither with an offer nor with a no: the client does not wait for ever.
     fn take_forgotten(&mut self, request: u64, owner: DeviceId) {
-        let waits = |session| self.custodian.asked(session).is_some() || self.custodian.arriving(session).is_some();
-        let expected = |asked: &Asked| self.takes.expected.contains_key(&asked.session) && !waits(asked.session);
+        let expected =
+            |asked: &Asked| self.takes.expected.contains_key(&asked.session) && !self.is_coming(asked.session);
         if self.takes.asked.get(&request).is_some_and(expected) {
             let why = "the owner did not hand it over in time".to_owned();
             self.takes.answer(owner, request, Err((Refusal::TimedOut, why)));
@@ -283,6 +326,12 @@ impl Actor {
     /// Tells the clients of takes that were refused.
     pub(crate) fn end_refused_takes(&mut self) {
         for (session, refusal, detail) in std::mem::take(&mut self.takes.refused) {
+            if refusal == Refusal::Busy && self.is_coming(session) {
+                // The owner hands it over here by its own will: how that ends is what the client waits for.
+                let note = "it is on its way already; if a question about it waits here: cede approvals";
+                self.report(session, Phase::Preparing, (0, 0), 0, note);
+                continue;
+            }
             let owner = self.custodian.owner(session).or_else(|| self.takes.owner(session));
             let owner = owner.map(|owner| self.device_name(owner));
             let exit = exit_of(refusal);

@@ -45,6 +45,8 @@ mod considering;
 mod listing;
 mod running;
 
+pub(crate) use listing::why_no_task;
+
 /// The tasks of this device.
 #[derive(Default)]
 pub(crate) struct Tasks {

@@ -144,3 +144,84 @@ fn take_of_a_device_that_is_away_names_the_way_without_it() {
     assert_eq!(code, i32::from(exit::PENDING), "{said}");
     assert!(!said.contains("turn 0"), "a plain directory has no turns: {said}");
 }
+
+/// Shows: H-15
+#[test]
+fn session_that_is_taken_twice_at_once_is_asked_for_once() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let take = |wait: bool| b.open(Command::Take { session: id.to_string(), wait, carry_only: false }).unwrap();
+    for yes in [false, true] {
+        let taken = [take(false), take(false)];
+        let waiting = question(a);
+        let failed = refused(take(true).end(&mut |_| {}).unwrap());
+        assert!(failed.cure.starts_with("cede cancel "), "{failed:?}");
+        assert_eq!(a.status().approvals.len(), 1, "one person is asked one question");
+        a.ask(Command::Decide { approval: waiting.id.to_string(), yes }).unwrap();
+        for taken in taken {
+            match taken.end(&mut |_| {}).unwrap() {
+                Ok(Answer::Moved(_)) => assert!(yes),
+                Ok(other) => panic!("{other:?}"),
+                Err(failed) => assert_eq!((yes, failed.refusal), (false, Some(Refusal::Declined)), "{failed:?}"),
+            }
+        }
+        assert!(b.status().approvals.is_empty() && a.status().approvals.is_empty(), "no question is left");
+    }
+    assert_eq!(state(b, id), "in charge here");
+}
+
+/// Shows: H-15
+#[test]
+fn take_of_a_session_that_is_offered_already_names_its_question() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let offered = a.open(Command::To(request("server", id))).unwrap();
+    let waiting = question(b);
+    let failed = refused(b.ask(Command::Take { session: id.to_string(), wait: false, carry_only: false }));
+    assert_eq!((failed.exit, failed.cure), (exit::PENDING, format!("cede allow {}", waiting.id)));
+    b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }).unwrap();
+    assert!(matches!(offered.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+}
+
+/// Shows: M-10
+#[test]
+fn words_for_a_session_are_told_where_it_is() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let name = id.to_string();
+    a.to("server", id).unwrap();
+    let (code, _) = typed(a, &["tell", &format!("server/{name}"), "hello"]);
+    assert_eq!(code, 0);
+    for verb in ["tell", "ask"] {
+        let (code, said) = typed(b, &[verb, &format!("laptop/{name}"), "hello"]);
+        assert_eq!(code, i32::from(exit::NOT_OWNER), "{said}");
+        assert!(said.contains("is at server, not at laptop"), "{said}");
+    }
+    // It goes on with its session, and nobody claims where it was dealt with.
+    b.to("laptop", id).unwrap();
+    wait_until("it came along", || a.status().letters == 1);
+    let (_, inbox) = typed(a, &["inbox"]);
+    let letter = inbox.split_whitespace().find(|word| word.len() == 8 && word.chars().all(|c| c.is_ascii_hexdigit()));
+    let (code, _) = typed(a, &["inbox", "--done", letter.unwrap()]);
+    assert_eq!(code, 0);
+    wait_until("the teller knows", || typed(a, &["inbox", "--sent"]).1.contains("acted on where its session is"));
+}
+
+/// Shows: P-7
+#[test]
+fn removed_device_is_told_how_to_go_on_whatever_else_waits() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (code, _) = typed(a, &["tell", "server", "hello", "--wait"]);
+    assert_eq!(code, 0);
+    let (code, _) = typed(a, &["devices", "revoke", "server", "--yes"]);
+    assert_eq!(code, 0);
+    wait_until("it is told", || b.status().next.starts_with("cede devices leave"));
+    let (_, said) = typed(b, &["doctor"]);
+    assert!(said.contains("cede devices leave") && !said.contains("devices address"), "{said}");
+    let (_, said) = typed(b, &["tell", "laptop", "hello"]);
+    assert!(said.contains("laptop does not admit this device"), "{said}");
+}

@@ -123,7 +123,7 @@ fn while_nothing_can_be_recorded_tasks_and_files_wait_and_are_not_refused() {
     let waiting = question(&devices.b);
     break_record(&devices.b);
     let yes = Command::Decide { approval: waiting.id.to_string(), yes: true };
-    assert!(devices.b.ask(yes).unwrap_err().why.contains("cannot be recorded here"));
+    assert!(devices.b.ask(yes).unwrap_err().why.contains("cannot write it down"));
     let file = a.home.join("notes.txt");
     std::fs::write(&file, "notes").unwrap();
     let paths = vec![file.display().to_string()];

@@ -331,7 +331,8 @@ impl Ledger {
         }
     }
 
-    pub(super) fn say_room(&mut self, peer: DeviceId, now: Now) {
+    /// There is room for letters of this device, or they are wanted again: where it heard otherwise it hears that.
+    pub fn say_room(&mut self, peer: DeviceId, now: Now) {
         for key in keys(&self.ins, peer) {
             if self.ins.get(&key).is_some_and(|stream| stream.said_full) {
                 self.say(key, 0, now);

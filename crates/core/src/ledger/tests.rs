@@ -487,6 +487,22 @@ fn letters_of_a_device_without_the_right_to_send_any_are_refused_and_not_kept() 
     assert_eq!(mesh.state(LAPTOP, id), Some(LetterState::Refused(Refusal::NotGranted)));
 }
 
+/// Shows: M-8
+#[test]
+fn letters_that_are_wanted_again_come_at_once() {
+    let mut mesh = Mesh::pair();
+    mesh.tell(LAPTOP, SERVER);
+    mesh.unwanted.insert(LAPTOP);
+    mesh.tell(LAPTOP, SERVER);
+    let waits = mesh.tell(LAPTOP, SERVER);
+    assert_eq!(mesh.nodes[&LAPTOP].ledger.closed(SERVER), Some(LetterRoom::NotGranted));
+    mesh.unwanted.clear();
+    let now = mesh.now;
+    mesh.at(SERVER).ledger.say_room(LAPTOP, now);
+    mesh.settle();
+    assert_eq!(mesh.state(LAPTOP, waits), Some(LetterState::Received));
+}
+
 /// Shows: M-13
 #[test]
 fn letter_passed_on_needs_the_right_of_its_first_teller_too() {

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::control::Replies;
 use crate::limits;
 use crate::offering::{failure, stopping};
-use crate::tasks::leave_tasks;
+use crate::tasks::{leave_tasks, why_no_task};
 
 impl Actor {
     /// Letters that nobody has read yet.
@@ -138,21 +138,33 @@ impl Actor {
         let peer = letter.kept.id.stream;
         match letter.kept.state {
             None if letter.overdue => format!("queued: its time is over; {to} says whether it came in time"),
+            None if self.peers.refuses_us(peer) => format!("queued: {to} does not admit this device"),
             None if !self.peers.is_connected(peer) => format!("queued: {to} is away"),
             None => match self.ledger.closed(peer) {
-                Some(LetterRoom::Full) => format!("queued: the inbox of {to} is full"),
+                Some(LetterRoom::Full) => format!("queued: {to} has no room for messages"),
                 Some(LetterRoom::Quarantined) => {
                     format!("queued: {to} takes no messages of this device until its person looks")
                 }
-                Some(LetterRoom::NotGranted) => format!("queued: {to} was not told to take messages of this device"),
+                Some(LetterRoom::NotGranted) => format!("queued: {to} takes no messages of this device"),
                 Some(LetterRoom::Open { .. }) | None => format!("queued for {to}"),
             },
             Some(LetterState::Received) => format!("received by {to}"),
+            // It went on with its session, perhaps to another device.
+            Some(LetterState::Shown) if letter.kept.facts.session.is_some() => "shown where its session is".to_owned(),
+            Some(LetterState::Acted) if letter.kept.facts.session.is_some() => {
+                "acted on where its session is".to_owned()
+            }
             Some(LetterState::Shown) => format!("shown at {to}"),
             Some(LetterState::Acted) => format!("acted on at {to}"),
             Some(LetterState::Refused(Refusal::Declined)) => format!("refused by {to}"),
             Some(LetterState::Refused(Refusal::IntegrityFailed)) => {
                 "refused: this device forgot what it told before, or its words are damaged; tell it again".to_owned()
+            }
+            Some(LetterState::Refused(why)) if self.is_asked_task(letter.kept.id) => {
+                format!("refused by {to}: {}", why_no_task(why))
+            }
+            Some(LetterState::Refused(Refusal::NotGranted)) => {
+                format!("refused: {to} takes no messages of this device")
             }
             Some(LetterState::Refused(why)) => format!("refused by {to}: {why}"),
             Some(LetterState::Expired) => format!("expired before anybody at {to} acted on it"),

@@ -331,9 +331,20 @@ pub(crate) async fn session_there(
     name: &str,
 ) -> Result<SessionId, Failure> {
     let wanted = text.to_owned();
-    let here = context.ask(move |actor| actor.known(Some(&wanted), "")).await;
-    if let Some(session) = here.map_err(stopping)? {
-        return Ok(session);
+    let here = context.ask(move |actor| {
+        let session = actor.known(Some(&wanted), "")?;
+        let owner = actor.custodian.owner(session).filter(|owner| *owner != device);
+        Some((session, owner.map(|owner| (owner == actor.context.local.device(), actor.device_name(owner)))))
+    });
+    match here.await.map_err(stopping)? {
+        None => {}
+        Some((session, None)) => return Ok(session),
+        // Whoever is named would be told of what another one gets.
+        Some((_, Some((here, owner)))) => {
+            let why = format!("{text} is at {owner}, not at {name}");
+            let cure = if here { "cede ls".to_owned() } else { format!("name it there: {owner}/{text}") };
+            return Err(failure(exit::NOT_OWNER, NOT_TOLD, &why, &cure));
+        }
     }
     let wanted = text.to_owned();
     let found = context.block(move |context| {

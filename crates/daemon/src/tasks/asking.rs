@@ -98,6 +98,10 @@ impl Actor {
         }
     }
 
+    pub(crate) fn is_asked_task(&self, id: LetterId) -> bool {
+        self.tasks.book.asked().any(|(task, _)| task == id)
+    }
+
     /// Something became of a task that was asked for here.
     pub(super) fn task_moved(&mut self, id: LetterId) {
         self.tasks.watches.retain(|(_, replies)| !replies.watcher().is_closed());

@@ -230,7 +230,7 @@ fn asked_state(letter: &Standing, to: &str, connected: bool, allowed: bool) -> (
         Some(LetterState::Received | LetterState::Shown) => ("waiting", format!("waits for the operator of {to}")),
         Some(LetterState::Acted) => ("running", format!("runs at {to}")),
         Some(LetterState::Refused(Refusal::Cancelled)) => ("cancelled", WITHDRAWN.to_owned()),
-        Some(LetterState::Refused(why)) => ("refused", format!("refused by {to}: {}", reason(why))),
+        Some(LetterState::Refused(why)) => ("refused", format!("refused by {to}: {}", why_no_task(why))),
         Some(LetterState::Expired) if allowed => ("expired", format!("{to} had no place for it in time")),
         Some(LetterState::Expired) => ("expired", format!("{to} did not begin it in time")),
         Some(LetterState::Quarantined) => ("quarantined", format!("{to} could not read it")),
@@ -257,7 +257,7 @@ fn not_begun(state: LetterState) -> (&'static str, String) {
 const WITHDRAWN: &str = "withdrawn before it began";
 
 /// What a refusal means for a task.
-fn reason(why: Refusal) -> String {
+pub(crate) fn why_no_task(why: Refusal) -> String {
     match why {
         Refusal::Declined => "the operator said no".to_owned(),
         Refusal::Expired => "the operator did not answer in time; ask again".to_owned(),
@@ -265,11 +265,11 @@ fn reason(why: Refusal) -> String {
         Refusal::NoApprover => "nobody can be asked there".to_owned(),
         Refusal::Busy => "too much waits or runs there; ask again later".to_owned(),
         Refusal::PayloadUndecodable => "its version does not understand this task; update cede there".to_owned(),
+        Refusal::WrongDestination => "its session is at another device; ask that one".to_owned(),
         Refusal::InFlightWork
         | Refusal::IntegrityFailed
         | Refusal::Truncated
         | Refusal::Unauthorized
-        | Refusal::WrongDestination
         | Refusal::DestinationCannotResume
         | Refusal::AlreadyOwner
         | Refusal::NotOwner
@@ -353,7 +353,7 @@ fn ended(result: &TaskResult, row: &Row) -> String {
         TaskOutcome::Cancelled => format!("ended at {} after {seconds} s", row.to),
         TaskOutcome::Interrupted => format!("interrupted at {}; it is not done again", row.to),
         TaskOutcome::Refused(Refusal::Cancelled) => WITHDRAWN.to_owned(),
-        TaskOutcome::Refused(why) if result.note.is_empty() => format!("refused by {}: {}", row.to, reason(why)),
+        TaskOutcome::Refused(why) if result.note.is_empty() => format!("refused by {}: {}", row.to, why_no_task(why)),
         TaskOutcome::Refused(_) => format!("refused by {}: {}", row.to, result.note),
     }
 }
