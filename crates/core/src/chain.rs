@@ -111,21 +111,26 @@ impl Chain {
     /// [`ChainError`].
     pub fn merged(&self, links: &[Signed<Custody>]) -> Result<Self, ChainError> {
         let branch = self.branch(links)?;
+        self.judge(&branch).map(|()| branch)
+    }
+
+    /// Whether a branch of this chain takes its place. Source: SPEC H-32.
+    ///
+    /// # Errors
+    /// [`ChainError::Passed`] and [`ChainError::Rival`].
+    pub(crate) fn judge(&self, branch: &Self) -> Result<(), ChainError> {
         let generation = |chain: &Self| chain.token().generation;
-        if branch.contains(&self.head()) || generation(&branch) > generation(self) {
-            return Ok(branch);
+        if branch.contains(&self.head()) || generation(branch) > generation(self) {
+            return Ok(());
         }
-        if generation(&branch) < generation(self) {
+        if generation(branch) < generation(self) {
             return Err(ChainError::Passed);
         }
         // Within one generation: either each side has its own seize, or one owner released twice.
         let seize = branch.seize_of(generation(self)).map(|(link, _)| link);
         let seize = seize.filter(|seize| !self.contains(&seize.hash()));
-        let parted = seize.or_else(|| branch.links.get(self.shared_with(&branch)));
-        match parted.cloned() {
-            Some(parted) => Err(ChainError::Rival(Box::new(parted))),
-            None => Ok(self.clone()),
-        }
+        let parted = seize.or_else(|| branch.links.get(self.shared_with(branch)));
+        Err(parted.map_or(ChainError::Passed, |parted| ChainError::Rival(Box::new(parted.clone()))))
     }
 
     /// The chain that a peer's records make, whether or not it replaces this one: this one where they hold nothing new.

@@ -185,7 +185,7 @@ pub struct Custodian {
     incarnation: Incarnation,
     sessions: BTreeMap<SessionId, Session>,
     links: BTreeSet<DeviceId>,
-    /// The chain that each linked device told last of a session that this one never had.
+    /// The chain that each linked device told last of a session that this one never had, or that parts from the known one.
     told: BTreeMap<DeviceId, Chain>,
     outputs: VecDeque<Output>,
     trust: Trust,

@@ -114,11 +114,14 @@ impl Custodian {
         };
         let state = self.sessions.get(&session);
         let known = state.is_some_and(|state| state.chain.is_some() || state.voted.is_some());
-        let told = self.told.get(&from).filter(|told| !known && told.session() == session);
-        let before = state.and_then(|state| state.chain.as_ref()).or(told);
-        if before.is_some_and(|before| links.iter().all(|link| before.contains(&link.hash()))) {
+        let chain = state.and_then(|state| state.chain.as_ref());
+        // Where a vote was given and nothing else is known, what was told is still to be kept.
+        let told = self.told.get(&from).filter(|told| told.session() == session && known == chain.is_some());
+        let heard = |before: &Chain| links.iter().all(|link| before.contains(&link.hash()));
+        if chain.is_some_and(heard) || told.is_some_and(heard) {
             return;
         }
+        let goes_on = told.is_some();
         match self.merge(Some(from), session, links) {
             Ok((chain, new)) if known || self.concerns(&chain) => {
                 let head = chain.head();
@@ -130,10 +133,16 @@ impl Custodian {
             }
             Ok((chain, _)) => self.note_told(from, chain),
             Err(super::offered::Unmergeable::Rival(rival)) => {
+                self.note_parted(from, session, links);
                 self.doubt_second_word(session, links);
                 self.contest(from, session, *rival);
             }
-            Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => self.send_custody(from, session),
+            Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => {
+                self.note_parted(from, session, links);
+                if !goes_on {
+                    self.send_custody(from, session);
+                }
+            }
             Err(super::offered::Unmergeable::No(_)) => {
                 // Whoever goes on with what does not follow has to begin anew.
                 self.told.retain(|device, told| *device != from || told.session() != session);
@@ -153,9 +162,8 @@ impl Custodian {
         chain.owner() == me || signed(chain) || self.trust != super::Trust::Whole && named(chain) && room()
     }
 
-    /// Custody of others in a session that this device never had to do with: nothing to keep but in memory, for an offer may
-    /// follow that carries only the end of the chain.
-    fn note_told(&mut self, from: DeviceId, chain: Chain) {
+    /// A chain that is not kept, but in memory: what follows may carry only its end.
+    pub(super) fn note_told(&mut self, from: DeviceId, chain: Chain) {
         self.told.remove(&from);
         if chain.links().len() <= limits::TOLD_RECORDS && self.links.contains(&from) {
             self.told.insert(from, chain);

@@ -105,38 +105,63 @@ impl Custodian {
         if from.is_some() && links.len() > cede_wire::limits::CHAIN_RECORDS {
             return Err(Unmergeable::No((Refusal::TooLarge, "the custody chain is too long")));
         }
-        let known = self.sessions.get(&id).and_then(|s| s.chain.as_ref());
-        // What was told before proves itself as if it had come at once, unless it comes anew from the beginning.
-        let anew = |told: &Chain| links.first().map(Signed::hash) == told.links().first().map(Signed::hash);
-        let told = from.and_then(|from| self.told.get(&from)).filter(|told| told.session() == id && !anew(told));
-        let before = known.or(told);
-        let chain = before.map_or_else(|| Chain::from_links(links), |before| before.merged(links));
+        let known = self.chain(id);
         let unauthorized = |detail| Unmergeable::No((Refusal::Unauthorized, detail));
-        let chain = match (chain, known) {
-            (Err(ChainError::Rival(rival)), Some(known)) => return Err(self.checked_rival(known, links, rival)),
-            (Err(ChainError::Passed), Some(known)) => return Err(self.passed(known, links)),
-            (chain, _) => {
-                chain.map_err(|_| unauthorized("the custody chain does not verify or does not follow ours"))?
-            }
-        };
+        let chain = self.branch(from, id, links);
+        let chain = chain.map_err(|_| unauthorized("the custody chain does not verify or does not follow ours"))?;
+        let judged = known.map_or(Ok(()), |known| known.judge(&chain));
+        if let (Some(known), Err(ChainError::Passed)) = (known, &judged) {
+            return Err(self.passed(known, &chain, self.proved(from, &chain)));
+        }
+        // A second seize of one generation counts with its votes too, else anybody could stop a session. A second release is
+        // signed by the device that was the owner: the chain that it was found in has said so.
+        if !self.counts(&chain, self.proved(from, &chain)) {
+            return Err(unauthorized(NO_VOTES));
+        }
+        if let Err(ChainError::Rival(rival)) = judged {
+            return Err(Unmergeable::Rival(rival));
+        }
         if chain.session() != id || self.mesh != Some(chain.mesh()) {
             return Err(unauthorized("the custody chain is of another session or mesh"));
         }
-        let proved = before.map_or(0, |before| before.shared_with(&chain));
-        if !self.counts(&chain, proved) {
-            return Err(unauthorized(NO_VOTES));
-        }
-        if let Some(known) = known.filter(|known| proved < known.links().len())
+        let shared = known.map_or(0, |known| known.shared_with(&chain));
+        if let Some(known) = known.filter(|known| shared < known.links().len())
             && let Some(seize) = self.decided_alone(&chain, known.members())
         {
             return Err(near(known, &chain).then_some(seize).map_or(unauthorized(NO_VOTES), Unmergeable::Rival));
         }
-        let shared = if known.is_some() { proved } else { 0 };
         let new = chain.links().len().saturating_sub(shared);
         if !self.forgot(id, &chain, new) {
             self.knows_members(&chain, shared)?;
         }
         Ok((chain, new))
+    }
+
+    /// The chain that records make with what is known, or with what was told before them: that proves itself as if it had come
+    /// at once, unless it comes anew from the beginning.
+    pub(super) fn branch(
+        &self,
+        from: Option<DeviceId>,
+        id: SessionId,
+        links: &[Signed<Custody>],
+    ) -> Result<Chain, ChainError> {
+        let told = self.told_by(from, id);
+        if let Some(known) = self.chain(id) {
+            return known.branch(links).or_else(|error| told.map_or(Err(error), |told| told.branch(links)));
+        }
+        let anew = |told: &Chain| links.first().map(Signed::hash) == told.links().first().map(Signed::hash);
+        told.filter(|told| !anew(told)).map_or_else(|| Chain::from_links(links), |told| told.merged(links))
+    }
+
+    fn told_by(&self, from: Option<DeviceId>, id: SessionId) -> Option<&Chain> {
+        from.and_then(|from| self.told.get(&from)).filter(|told| told.session() == id)
+    }
+
+    /// How many records of a chain were looked at before.
+    fn proved(&self, from: Option<DeviceId>, chain: &Chain) -> usize {
+        let id = chain.session();
+        let before = self.chain(id).into_iter().chain(self.told_by(from, id));
+        before.map(|before| before.shared_with(chain)).max().unwrap_or(0)
     }
 
     /// Whether every seize behind the first `shared` records has the votes that it takes.
@@ -164,22 +189,18 @@ impl Custodian {
     }
 
     /// A chain of a lower generation than the known one: it contradicts that one only as [`Self::decided_alone`] says.
-    fn passed(&self, known: &Chain, links: &[Signed<Custody>]) -> Unmergeable {
-        let alone = known.branch(links).ok().filter(|branch| {
-            let shared = known.shared_with(branch);
-            near(branch, known) && self.counts(branch, shared) && self.knows_members(branch, shared).is_ok()
-        });
-        let seize = alone.and_then(|branch| self.decided_alone(known, branch.members()));
+    fn passed(&self, known: &Chain, branch: &Chain, proved: usize) -> Unmergeable {
+        let holds = near(branch, known) && self.counts(branch, proved) && self.knows_members(branch, proved).is_ok();
+        let seize = holds.then(|| self.decided_alone(known, branch.members())).flatten();
         seize.map_or(Unmergeable::No((Refusal::StaleToken, "a later owner is known here")), Unmergeable::Rival)
     }
 
-    /// A second seize of one generation counts only with its votes, and those of each before it, else anybody could stop a
-    /// session. A second release is signed by the device that was the owner: the chain that it was found in has said so.
-    fn checked_rival(&self, known: &Chain, links: &[Signed<Custody>], rival: Box<Signed<Custody>>) -> Unmergeable {
-        let branch = known.branch(links).ok();
-        match branch.filter(|branch| self.counts(branch, known.shared_with(branch))) {
-            Some(_) => Unmergeable::Rival(rival),
-            None => Unmergeable::No((Refusal::Unauthorized, NO_VOTES)),
+    /// What parts from the known chain may go on: with its next pieces it may take its place. Source: SPEC H-32.
+    pub(super) fn note_parted(&mut self, from: DeviceId, id: SessionId, links: &[Signed<Custody>]) {
+        let Ok(branch) = self.branch(Some(from), id, links) else { return };
+        let proved = self.proved(Some(from), &branch);
+        if self.counts(&branch, proved) && self.knows_members(&branch, proved).is_ok() {
+            self.note_told(from, branch);
         }
     }
 

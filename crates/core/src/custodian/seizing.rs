@@ -248,6 +248,7 @@ impl Custodian {
             return self.not_seized(session, Refusal::StaleToken);
         };
         let records = vec![Record::Custody(certificate), state.become_seizer(session, longer, staged)];
+        self.told.retain(|_, told| told.session() != session);
         self.persist(records);
         self.tell(Event::SeizedHere { session, from: owner, token: next_token, head, staged });
         if let Some(handoff) = staged {

@@ -167,3 +167,67 @@ fn second_seize_without_votes_stops_nobody_and_gets_no_vote() {
     assert!(net.sent.iter().any(|(from, message)| *from == B && refused(message)));
     assert_eq!(net.standing(B), Some(Standing::InCharge));
 }
+
+/// Shows: H-3, H-32
+#[test]
+fn chain_that_parted_takes_the_place_of_the_known_one_also_in_pieces() {
+    // In the second round the others too seized in the generation of C, before they came to a higher one.
+    for rival in [false, true] {
+        let mut net = Net::three();
+        let [a, b, c] = [A, B, C].map(|node| net.nodes[node].local.clone());
+        let mut electorate = net.electorate();
+        electorate.note(1, [a.device(), b.device()].into());
+        electorate.note(2, [a.device(), c.device()].into());
+        let first = genesis(&a, &key());
+        let seized = seize_by(&c, &first, under(0, 0), under(1, 0), 2);
+        net.nodes[C].journal = [&first, &seized].map(|link| Record::Custody(link.clone())).to_vec();
+        net.crash(C);
+        net.nodes[C].custodian.set_electorate(electorate);
+        net.nodes[C].custodian.link_up(b.device(), net.now);
+        net.drain(C);
+        let mut links = vec![first];
+        if rival {
+            links.push(seize_by(&b, &links[0], under(0, 0), under(1, 0), 1));
+            links.push(moved(&b, a.device(), &links[1], under(1, 0)));
+        }
+        for [from, to] in [[&a, &b], [&b, &a]].repeat(3) {
+            let last = links.last().unwrap();
+            let token = cede_seal::verify::verify(last).unwrap().token();
+            links.push(moved(from, to.device(), last, token));
+        }
+        let token = cede_seal::verify::verify(links.last().unwrap()).unwrap().token();
+        links.push(seize_by(&b, links.last().unwrap(), token, under(2, 0), 1));
+        let (before, last) = links.split_at(links.len() - 1);
+        for piece in before.chunks(3) {
+            net.deliver(B, C, &PeerMessage::Custody(piece.to_vec()));
+            let contested = if rival { Standing::Unconfirmed } else { Standing::InCharge };
+            assert_eq!(net.standing(C), Some(contested));
+        }
+        let answers = net.sent.iter().filter(|(from, _)| *from == C).count();
+        assert_eq!(answers, 1, "each piece is answered with all that is known");
+        net.deliver(B, C, &PeerMessage::Custody(last.to_vec()));
+        assert_eq!(net.standing(C), Some(Standing::SeizedBy(b.device())), "two devices act");
+        assert_eq!(net.after_crash(C), net.standing(C));
+        assert_eq!(net.nodes[C].custodian.chain(session()).unwrap().links(), links);
+        assert!(net.nodes[C].custodian.told.is_empty());
+    }
+}
+
+fn under(generation: u64, epoch: u64) -> FencingToken {
+    FencingToken { generation, epoch }
+}
+
+fn seize_by(
+    by: &LocalDevice,
+    prev: &Signed<Custody>,
+    token: FencingToken,
+    next_token: FencingToken,
+    members: u64,
+) -> Signed<Custody> {
+    by.sign(&Custody::Seize(Seize { next_token, members, ..seize_of(by, prev, token) })).unwrap()
+}
+
+fn moved(from: &LocalDevice, to: DeviceId, prev: &Signed<Custody>, token: FencingToken) -> Signed<Custody> {
+    let next_token = token.next_epoch().unwrap();
+    from.sign(&Custody::Release(Release { token, next_token, ..release(from, to, prev, 0) })).unwrap()
+}
