@@ -326,6 +326,22 @@ fn designate_asks_until_it_is_served() {
     net.only_owner(B, &[1, 2]);
 }
 
+/// Shows: H-8, H-28
+#[test]
+fn designate_does_not_ask_again_while_its_payload_comes() {
+    let mut net = Net::pair();
+    lose_stage_before_release(&mut net);
+    net.ignore = Box::new(|event| matches!(event, Event::Fetch(_)));
+    net.pass(limits::RELEASE_LONGEST);
+    let asked = |net: &Net| net.told(B, |event| matches!(event, Event::Refetch { .. }));
+    let before = asked(&net);
+    net.pass(limits::REFETCH * 4);
+    assert_eq!((net.standing(B), asked(&net)), (Some(Standing::PayloadMissing), before));
+    net.ignore = Box::new(|_| false);
+    net.pass(limits::RECEIVING_TTL);
+    net.only_owner(B, &[1, 2]);
+}
+
 /// Shows: H-8, H-24
 #[test]
 fn designate_that_restarts_while_it_receives_asks_again() {

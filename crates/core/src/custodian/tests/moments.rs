@@ -35,3 +35,24 @@ fn freeze_that_has_not_begun_has_no_end_under_any_zero() {
     net.pass(limits::OFFER);
     assert_eq!(net.standing(A), Some(Standing::InCharge));
 }
+
+#[test]
+fn payload_that_is_on_its_way_is_waited_for_as_long_under_any_zero() {
+    let mut net = Net::pair();
+    net.ignore = Box::new(|event| matches!(event, Event::Fetch(_)));
+    net.give(A, B);
+    let custodian = &mut net.nodes[B].custodian;
+    custodian.rebase(HOUR);
+    assert_eq!(custodian.poll_timeout().map(|(at, _)| at), Some(HOUR + limits::RECEIVING_TTL));
+}
+
+#[test]
+fn freeze_ends_as_late_under_any_zero() {
+    let mut net = Net::pair();
+    net.ignore = Box::new(|event| matches!(event, Event::Fetch(_)));
+    let handoff = net.give(A, B);
+    net.nodes[A].custodian.rebase(HOUR);
+    net.now.monotonic = HOUR;
+    net.deliver(B, A, &PeerMessage::RoundComplete { handoff, round: 0 });
+    assert_eq!(net.nodes[A].custodian.poll_timeout().map(|(at, _)| at), Some(HOUR + limits::FREEZE));
+}
