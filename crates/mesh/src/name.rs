@@ -81,5 +81,8 @@ mod tests {
         assert_eq!(free("server", |name| taken.contains(&name)), "server");
         let long = "x".repeat(DEVICE_NAME_CHARS);
         assert!(is_name(&free(&long, |name| name == long)));
+        // As many as a log can hold, and one more.
+        let last = format!("x-{}", crate::limits::LOG_ENTRIES + 1);
+        assert_eq!(free("x", |name| name != last), last);
     }
 }
