@@ -129,6 +129,8 @@ fn who_comes_with_a_chain_that_a_seize_passed_is_told_so() {
     net.run();
     net.only_owner(C, &[1, 2, 3]);
     net.sent.clear();
+    let other = genesis(&net.nodes[B].local, &named("other"));
+    net.deliver(B, C, &PeerMessage::Custody(vec![other]));
     net.deliver(B, C, &PeerMessage::Custody(passed.clone()));
     let told = net.sent.iter().any(|(from, message)| *from == C && matches!(message, PeerMessage::Custody(_)));
     assert!(told, "the chain that stands is the answer");
