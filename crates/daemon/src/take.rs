@@ -231,7 +231,9 @@ impl Actor {
             match wanted {
                 // The owner is asked once, and every client hears of that.
                 Ok(last) => {
-                    last.map(|last| watcher.try_send(ReplyBody::Progress(last)));
+                    if let Some(last) = last {
+                        let _ = watcher.try_send(ReplyBody::Progress(last));
+                    }
                     self.moves.watch(session, watcher);
                 }
                 Err(failed) => _ = watcher.try_send(ReplyBody::Failed(failed)),
