@@ -4,12 +4,10 @@ use std::path::Path;
 
 use cede_carrier::endpoint::dial::DialError;
 use cede_core::custodian::Standing;
-use cede_core::destination::DestinationPhase;
 use cede_wire::audit::AuditAct;
 use cede_wire::control::{Answer, Command, Failure, MoveRequest, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::member::{Capability, Member};
-use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, Requirement, SessionInfo};
@@ -466,56 +464,6 @@ impl Actor {
                 failure(exit::FAILED, what, &why, "cede status")
             }
         }
-    }
-
-    fn cancel(&mut self, text: &str) -> Result<Answer, Failure> {
-        let fits = |id: &SessionId| {
-            let handoff = self.custodian.leaving(*id).map(|source| source.offer().handoff.to_string());
-            !text.is_empty() && (id.to_string().starts_with(text) || handoff.is_some_and(|h| h.starts_with(text)))
-        };
-        let found = self.leaving.keys().copied().find(|id| fits(id));
-        let Some(session) = found else { return self.cancel_coming(text) };
-        if self.custodian.leaving(session).is_some() {
-            self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
-        } else if self.custodian.standing(session).is_none_or(|s| s == Standing::InCharge) {
-            // It has not been offered yet: its task sees that nobody waits for it.
-            self.withdraw_leaving(session);
-        } else {
-            let why = format!("the decision is made: {}", self.state_of(session));
-            return Err(failure(exit::NOT_OWNER, "nothing was cancelled", &why, "cede status"));
-        }
-        Ok(Answer::Said { text: format!("cancelled; the session is {}", self.state_of(session)) })
-    }
-
-    /// Withdraws what comes here: a payload until it is staged, a take until it is answered.
-    fn cancel_coming(&mut self, text: &str) -> Result<Answer, Failure> {
-        let named = |id: SessionId| !text.is_empty() && id.to_string().starts_with(text);
-        let coming = self.custodian.sessions().find_map(|(id, _)| {
-            let arriving = self.custodian.arriving(id)?;
-            let handoff = arriving.attempt().handoff;
-            let fits = named(id) || (!text.is_empty() && handoff.to_string().starts_with(text));
-            let receiving = matches!(arriving.phase(), DestinationPhase::Receiving { .. });
-            (fits && receiving && !self.is_here(id)).then_some((id, handoff))
-        });
-        let session = if let Some((session, handoff)) = coming {
-            let detail = "it was withdrawn at the destination";
-            self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
-            session
-        } else if let Some((session, owner, request)) = self.takes.withdraw(named) {
-            let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
-            self.send(owner, PeerMessage::TakeAnswer { request, answer });
-            self.end_arriving(session, Refusal::Cancelled, "it was withdrawn here");
-            session
-        } else {
-            let why = "no move that could still be withdrawn fits";
-            let cure = if self.approvals.is_empty() {
-                "cede status"
-            } else {
-                "for a question that waits here: cede deny <id>"
-            };
-            return Err(failure(exit::FAILED, "nothing was cancelled", why, cure));
-        };
-        Ok(Answer::Said { text: format!("cancelled; the session is {}", self.state_of(session)) })
     }
 
     fn stop(&mut self, replies: &Replies) {

@@ -60,6 +60,7 @@ mod take;
 mod tasks;
 mod terminals;
 mod transfers;
+mod withdrawing;
 mod witness;
 
 pub use actor::LoopError;

@@ -124,6 +124,11 @@ impl Moves {
         }
     }
 
+    /// The sessions whose move has not ended.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = SessionId> {
+        self.open.keys().copied().filter(|session| !self.ended.contains(session))
+    }
+
     /// The moves that have not ended.
     pub(crate) fn summaries(&self) -> Vec<MoveSummary> {
         let open = self.open.iter().filter(|(session, _)| !self.ended.contains(session));

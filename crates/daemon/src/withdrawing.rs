@@ -1,0 +1,109 @@
+//! `cede cancel`: which move a text means, and how each kind of move is withdrawn.
+
+use std::collections::BTreeSet;
+
+use cede_core::custodian::Standing;
+use cede_core::destination::DestinationPhase;
+use cede_wire::control::{Answer, Failure, exit};
+use cede_wire::id::{HandoffId, SessionId};
+use cede_wire::message::PeerMessage;
+use cede_wire::refusal::Refusal;
+
+use crate::actor::Actor;
+use crate::offering::failure;
+use crate::sessions;
+
+impl Actor {
+    /// Withdraws the move that a text means: what leaves until it is decided, what comes until it is staged, and a take
+    /// until it is answered.
+    pub(crate) fn cancel(&mut self, text: &str) -> Result<Answer, Failure> {
+        let mut under_way: BTreeSet<SessionId> = self.moves.under_way().chain(self.leaving.keys().copied()).collect();
+        under_way.extend(self.custodian.sessions().map(|(id, _)| id).filter(|id| self.received_now(*id).is_some()));
+        let fitting: Vec<SessionId> = under_way.into_iter().filter(|id| self.is_move_of(*id, text)).collect();
+        match fitting.as_slice() {
+            [one] => self.withdraw_move(*one)?,
+            [] => return Err(self.none_withdrawn()),
+            several => return Err(self.unclear_move(several)),
+        }
+        let state = fitting.first().map_or_else(String::new, |session| self.state_of(*session));
+        Ok(Answer::Said { text: format!("cancelled; the session is {state}") })
+    }
+
+    /// Whether a text names the move of this session: the beginning of an id, its title or its directory.
+    fn is_move_of(&self, session: SessionId, text: &str) -> bool {
+        let handoff = self.handoff_of(session).map(|handoff| handoff.to_string());
+        let placed = self.placed.get(&session);
+        let begins = |id: &str| id.starts_with(text);
+        let called = self.moves.get(session).is_some_and(|view| view.title == text);
+        let lies = |placed: &cede_wire::record::PlacedSession| {
+            placed.title == text
+                || begins(placed.key.native.as_str())
+                || sessions::path_of(&placed.directory).to_str() == Some(text)
+        };
+        !text.is_empty()
+            && (begins(&session.to_string())
+                || handoff.is_some_and(|id| begins(&id))
+                || called
+                || placed.is_some_and(lies))
+    }
+
+    fn handoff_of(&self, session: SessionId) -> Option<HandoffId> {
+        let leaving = self.custodian.leaving(session).map(|source| source.offer().handoff);
+        leaving.or_else(|| self.custodian.arriving(session).map(|arriving| arriving.attempt().handoff))
+    }
+
+    /// The attempt whose payload comes here, and can still be withdrawn.
+    fn received_now(&self, session: SessionId) -> Option<HandoffId> {
+        let arriving = self.custodian.arriving(session)?;
+        let receiving = matches!(arriving.phase(), DestinationPhase::Receiving { .. });
+        (receiving && !self.is_here(session)).then(|| arriving.attempt().handoff)
+    }
+
+    fn withdraw_move(&mut self, session: SessionId) -> Result<(), Failure> {
+        if self.leaving.contains_key(&session) {
+            return self.withdraw_going(session);
+        }
+        if let Some(handoff) = self.received_now(session) {
+            let detail = "it was withdrawn at the destination";
+            self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
+        } else if let Some((session, owner, request)) = self.takes.withdraw(|id| id == session) {
+            let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
+            self.send(owner, PeerMessage::TakeAnswer { request, answer });
+            self.end_arriving(session, Refusal::Cancelled, "it was withdrawn here");
+        } else {
+            return Err(self.none_withdrawn());
+        }
+        Ok(())
+    }
+
+    fn withdraw_going(&mut self, session: SessionId) -> Result<(), Failure> {
+        if self.custodian.leaving(session).is_some() {
+            self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
+        } else if self.custodian.standing(session).is_none_or(|standing| standing == Standing::InCharge) {
+            // It has not been offered yet: its task sees that nobody waits for it.
+            self.withdraw_leaving(session);
+        } else {
+            let why = format!("the decision is made: {}", self.state_of(session));
+            return Err(failure(exit::NOT_OWNER, NOT_CANCELLED, &why, "cede status"));
+        }
+        Ok(())
+    }
+
+    fn none_withdrawn(&self) -> Failure {
+        let cure =
+            if self.approvals.is_empty() { "cede status" } else { "for a question that waits here: cede deny <id>" };
+        failure(exit::FAILED, NOT_CANCELLED, "no move that could still be withdrawn fits", cure)
+    }
+
+    fn unclear_move(&self, several: &[SessionId]) -> Failure {
+        let named = |session: &SessionId| {
+            let view = self.moves.get(*session);
+            let title = view.map(|view| format!(" ({}, {} to {})", view.title, view.from, view.to));
+            format!("{}{}", session.short(), title.unwrap_or_default())
+        };
+        let why = format!("several moves fit: {}", several.iter().map(named).collect::<Vec<_>>().join(", "));
+        failure(exit::USAGE, "it is not clear which move is meant", &why, "cede cancel <id>")
+    }
+}
+
+const NOT_CANCELLED: &str = "nothing was cancelled";
