@@ -36,6 +36,7 @@ mod units;
 mod up;
 mod verbs;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use cede_wire::control::{Failure, ReplyBody, exit};
@@ -55,7 +56,11 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> u8 {
     let terminal = Terminal::new(&cli.global);
-    verbs::run(cli, &terminal).unwrap_or_else(|failure| {
+    let ended = verbs::run(cli, &terminal).and_then(|code| match code {
+        exit::OK => terminal.written().map(|()| code),
+        _ => Ok(code),
+    });
+    ended.unwrap_or_else(|failure| {
         terminal.fail(&failure);
         failure.exit
     })
@@ -64,8 +69,13 @@ fn run(cli: Cli) -> u8 {
 /// Help and version are answers; the rest is a wrong command line, also in JSON where that was asked for.
 fn not_understood(error: &clap::Error) -> u8 {
     if error.exit_code() == 0 {
-        let _closed = error.print();
-        return exit::OK;
+        return match error.print().and_then(|()| std::io::stdout().flush()) {
+            Err(why) if why.kind() != ErrorKind::BrokenPipe => {
+                Terminal::new(&Global::default()).fail(&terminal::unwritten(&why.to_string()));
+                exit::FAILED
+            }
+            Ok(()) | Err(_) => exit::OK,
+        };
     }
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json {

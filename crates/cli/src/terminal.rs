@@ -1,9 +1,12 @@
 //! Where text goes: data to the standard output, talk to the standard error, JSON instead of both where it is asked for.
 
-use std::io::{BufRead, IsTerminal, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::{Arc, OnceLock};
 
-use cede_wire::control::{Failure, Reply, ReplyBody};
+use cede_wire::control::{Failure, Reply, ReplyBody, exit};
 
 use crate::args::Global;
 use crate::fault;
@@ -24,6 +27,8 @@ pub(crate) struct Terminal {
     pub(crate) bars: bool,
     quiet: bool,
     colour: bool,
+    /// Why something did not come to the standard output, though its reader is there.
+    unwritten: Arc<OnceLock<String>>,
 }
 
 impl Terminal {
@@ -38,15 +43,34 @@ impl Terminal {
             bars: !global.json && !global.quiet && talks,
             quiet: global.quiet,
             colour: colour_wanted(),
+            unwritten: Arc::default(),
         }
     }
 
-    /// A result, for the standard output.
-    pub(crate) fn data(&self, page: &Page) {
-        if !self.json {
-            let out = std::io::stdout();
-            print(&mut out.lock(), &self.text(page, &out));
+    /// A result, for the standard output. False: not all of it was written.
+    pub(crate) fn data(&self, page: &Page) -> bool {
+        self.json || self.out(&self.text(page, &std::io::stdout()))
+    }
+
+    /// Text as it is, for the standard output. False: not all of it was written. A closed pipe is the reader's choice: `cede
+    /// ls | head` is no failure. Everything else ends the command as one, once it has done what it was asked for.
+    pub(crate) fn out(&self, text: &str) -> bool {
+        match put(text) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+            Err(error) => {
+                self.unwritten.get_or_init(|| error.to_string());
+                false
+            }
         }
+    }
+
+    /// Whether everything was written so far.
+    ///
+    /// # Errors
+    /// What the system said. What was asked for is done all the same.
+    pub(crate) fn written(&self) -> Result<(), Failure> {
+        self.unwritten.get().map_or(Ok(()), |why| Err(unwritten(why)))
     }
 
     /// What is said besides, for the standard error.
@@ -63,20 +87,18 @@ impl Terminal {
 
     /// The failure that ends the command.
     pub(crate) fn fail(&self, failure: &Failure) {
-        if self.json {
-            self.reply(&ReplyBody::Failed(failure.clone()));
-        } else {
+        if !self.json || !self.reply(&ReplyBody::Failed(failure.clone())) {
             self.insist(&fault::page(failure));
         }
     }
 
-    /// One line of the answer, where JSON is asked for.
-    pub(crate) fn reply(&self, body: &ReplyBody) {
-        if self.json
-            && let Ok(line) = serde_json::to_string(&Reply::new(body.clone()))
-        {
-            print(&mut std::io::stdout().lock(), &format!("{}\n", crate::page::safe_json(&line)));
+    /// One line of the answer, where JSON is asked for. False: not all of it was written.
+    pub(crate) fn reply(&self, body: &ReplyBody) -> bool {
+        if !self.json {
+            return true;
         }
+        let line = serde_json::to_string(&Reply::new(body.clone()));
+        line.is_ok_and(|line| self.out(&format!("{}\n", crate::page::safe_json(&line))))
     }
 
     /// Asks, with no as the default. `None`: nobody can be asked.
@@ -136,7 +158,27 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// A closed pipe is the reader's choice: `cede ls | head` is no failure.
+/// What was to be written is not.
+pub(crate) fn unwritten(why: &str) -> Failure {
+    let cure = "let it go to a terminal, to a pipe or to a disk with room; what was asked for is done";
+    fault::local(exit::FAILED, "the output was not written", why, cure)
+}
+
+/// The library's own hand on the standard output takes what a descriptor that is not open for writing refuses for written.
+fn put(text: &str) -> std::io::Result<()> {
+    let held = std::io::stdout().lock();
+    File::from(held.as_fd().try_clone_to_owned()?).write_all(text.as_bytes())
+}
+
+/// Whether what is written to the standard output is lost. One that was closed before this program began is the null device
+/// by now.
+pub(crate) fn is_lost() -> bool {
+    let out = std::io::stdout().as_fd().try_clone_to_owned().and_then(|out| File::from(out).metadata());
+    let null = std::fs::metadata("/dev/null");
+    matches!((out, null), (Ok(out), Ok(null)) if out.file_type().is_char_device() && out.rdev() == null.rdev())
+}
+
+/// Talk that nobody hears is no failure: what it is about is said by the exit code.
 pub(crate) fn print(to: &mut dyn Write, text: &str) {
     let _closed = to.write_all(text.as_bytes()).and_then(|()| to.flush());
 }

@@ -9,7 +9,6 @@ pub(crate) mod sending;
 pub(crate) mod tasks;
 mod terminals;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,7 +37,7 @@ use crate::up;
 /// The failure to show; its exit code ends the command.
 pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
     if let Some(Verb::Completions { shell }) = cli.verb {
-        return Ok(completions(shell));
+        return Ok(completions(shell, terminal));
     }
     let places = Places::resolve(cli.global.home.as_deref(), &|name| std::env::var_os(name))?;
     let hand = Hand { client: Client::new(&places.socket), terminal };
@@ -100,7 +99,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<u8, Failure> {
         Verb::Release { session } => hand.ask(Command::Release { session }),
         Verb::Mcp => mcp::run(hand.client),
         Verb::Demo(options) => demo::run(&options, terminal),
-        Verb::Completions { shell } => Ok(completions(shell)),
+        Verb::Completions { shell } => Ok(completions(shell, terminal)),
     }
 }
 
@@ -177,10 +176,9 @@ impl Hand<'_> {
         Ok(exit::OK)
     }
 
-    /// Shows the last line of an answer.
-    pub(crate) fn show(&self, answer: Answer, paths: Paths) {
-        self.terminal.data(&show::answer(&answer, paths, now()));
-        self.terminal.reply(&ReplyBody::Done(answer));
+    /// Shows the last line of an answer. False: not all of it was written.
+    pub(crate) fn show(&self, answer: Answer, paths: Paths) -> bool {
+        self.terminal.data(&show::answer(&answer, paths, now())) && self.terminal.reply(&ReplyBody::Done(answer))
     }
 
     fn list(&self, peers: bool) -> Result<u8, Failure> {
@@ -300,10 +298,10 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn completions(shell: clap_complete::Shell) -> u8 {
+fn completions(shell: clap_complete::Shell, terminal: &Terminal) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "cede", &mut script);
-    let _closed = std::io::stdout().lock().write_all(&script);
+    terminal.out(&String::from_utf8_lossy(&script));
     exit::OK
 }
 

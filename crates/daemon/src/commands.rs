@@ -70,6 +70,8 @@ impl Actor {
             Command::Tell(request) => self.ask_tell(request, replies),
             Command::Inbox { sent, all } => self.ask_inbox(sent, all, replies),
             Command::Letter { id } => self.ask_letter(&id, replies),
+            Command::ReadLetter { id } => self.read_letter(&id, replies),
+            Command::LetterShown { id } => self.durably(replies, |actor| actor.letter_shown(&id)),
             Command::MarkLetter { id, acted } => self.mark_letter(&id, acted, replies),
             Command::ReleaseLetters { device } => self.durably(replies, |actor| actor.release_letters(&device)),
             Command::Send(request) => self.send_files(request, replies),
@@ -533,6 +535,8 @@ fn changes(command: &Command) -> bool {
         | Command::Policy { .. }
         | Command::SetRule { .. }
         | Command::Address { .. }
+        | Command::ReadLetter { .. }
+        | Command::LetterShown { .. }
         | Command::To(_)
         | Command::Take { .. }
         | Command::SeizePlan { .. }

@@ -25,6 +25,7 @@ use crate::errands::Errand;
 use crate::limits;
 
 mod people;
+mod reading;
 mod telling;
 
 pub(crate) use people::begins;

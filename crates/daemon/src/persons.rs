@@ -50,6 +50,8 @@ pub(crate) fn is_a_persons(command: &Command) -> bool {
         | Command::Tell(_)
         | Command::Inbox { .. }
         | Command::Letter { .. }
+        | Command::ReadLetter { .. }
+        | Command::LetterShown { .. }
         | Command::MarkLetter { .. }
         | Command::Send(_)
         | Command::Transfers

@@ -232,6 +232,16 @@ pub enum Command {
         /// The letter, as a prefix of its id.
         id: String,
     },
+    /// One letter with its words, for a command that says itself once they were given to somebody.
+    ReadLetter {
+        /// The letter, as a prefix of its id.
+        id: String,
+    },
+    /// The words of a letter were given to a person: it is *shown*.
+    LetterShown {
+        /// The letter, as a prefix of its id.
+        id: String,
+    },
     /// Says that a letter was dealt with.
     MarkLetter {
         /// The letter, as a prefix of its id.

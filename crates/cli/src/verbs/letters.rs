@@ -12,6 +12,7 @@ use crate::fault;
 use crate::interrupt::{Event, events};
 use crate::limits::TELL_PATIENCE;
 use crate::show::letters as shown;
+use crate::terminal;
 use crate::verbs::{FEW, Hand};
 
 /// Tells a device something, and says the true word of how far it came.
@@ -65,12 +66,28 @@ fn interrupted(last: Option<&LetterSummary>) -> Failure {
 /// Lists, reads, or says what became of a message.
 pub(crate) fn inbox(hand: &Hand<'_>, inbox: Inbox) -> Result<u8, Failure> {
     hand.ask(match inbox {
-        Inbox { id: Some(id), .. } => Command::Letter { id },
+        Inbox { id: Some(id), .. } => return read(hand, id),
         Inbox { done: Some(id), .. } => Command::MarkLetter { id, acted: true },
         Inbox { refuse: Some(id), .. } => Command::MarkLetter { id, acted: false },
         Inbox { release: Some(device), .. } => Command::ReleaseLetters { device },
         Inbox { sent, all, .. } => Command::Inbox { sent, all },
     })
+}
+
+/// A message is shown once its words were written, and not before. Source: SPEC M-1
+fn read(hand: &Hand<'_>, id: String) -> Result<u8, Failure> {
+    let answer = hand.client.ask(Command::ReadLetter { id: id.clone() })?;
+    if !matches!(answer, Answer::Letter { .. }) {
+        return Err(fault::unexpected_answer());
+    }
+    if terminal::is_lost() {
+        let why = "the standard output is closed, or leads nowhere; it stays as it is";
+        return Err(fault::local(exit::FAILED, "nobody was shown the message", why, &format!("cede inbox {id}")));
+    }
+    if hand.show(answer, FEW) {
+        hand.client.ask(Command::LetterShown { id })?;
+    }
+    Ok(exit::OK)
 }
 
 fn request(tell: Tell) -> Result<TellRequest, Failure> {

@@ -124,6 +124,7 @@ impl View {
                     ReplyBody::Terminal(event) => {
                         hand.terminal.reply(&ReplyBody::Terminal(event.clone()));
                         self.see(hand, &mut sight, event)?;
+                        hand.terminal.written()?;
                     }
                     ReplyBody::Done(Answer::TerminalEnded(end)) => return Ok(sight.leave(hand, end)),
                     ReplyBody::Failed(failure) => return Err(failure),
@@ -158,7 +159,9 @@ impl View {
                 sight.open = Some((title, device));
                 sight.begin(hand, self.types);
             }
-            TerminalEvent::Piece(piece) => hand.terminal.data(&show::conversation::page(&piece)),
+            TerminalEvent::Piece(piece) => {
+                hand.terminal.data(&show::conversation::page(&piece));
+            }
             TerminalEvent::Output { fresh, bytes, .. } => sight.draw(hand, fresh, &bytes),
             TerminalEvent::State(state) => sight.become_state(state),
             TerminalEvent::Asking { device } => sight.remark(hand, &format!("asking {device}: its operator answers")),

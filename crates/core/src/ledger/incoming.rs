@@ -426,6 +426,15 @@ impl Ledger {
         true
     }
 
+    /// It was read, and nobody was given its words after all: the attempt did not fail, and counts for nothing.
+    pub fn unread(&mut self, id: LetterId) {
+        let Some(entry) = self.in_entry(id).filter(|entry| entry.state() == LetterState::Received) else { return };
+        entry.reading = entry.reading.saturating_sub(1);
+        entry.attempts = entry.attempts.saturating_sub(1);
+        let attempts = entry.attempts;
+        self.persist(vec![LetterRecord::Attempted { id, attempts }]);
+    }
+
     /// The reading failed.
     pub fn failed(&mut self, id: LetterId, now: Now) {
         let Some(entry) = self.in_entry(id) else { return };

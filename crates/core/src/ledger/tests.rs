@@ -471,6 +471,25 @@ fn letter_that_cannot_be_read_is_put_aside_and_the_others_go_on() {
     assert_eq!(mesh.state(LAPTOP, good), Some(LetterState::Shown));
 }
 
+/// Shows: M-1, M-12
+#[test]
+fn letter_that_was_read_and_shown_to_nobody_is_as_it_was_however_often() {
+    let mut mesh = Mesh::pair();
+    let (letter, now) = (mesh.tell(LAPTOP, SERVER), mesh.now);
+    for _ in 0..=limits::LETTER_ATTEMPTS {
+        assert!(mesh.at(SERVER).ledger.attempt(letter, now));
+        mesh.at(SERVER).ledger.unread(letter);
+        mesh.drain(SERVER);
+        mesh.restart(SERVER);
+    }
+    mesh.settle();
+    assert_eq!(mesh.nodes[&SERVER].ledger.received(letter).unwrap().attempts, 0);
+    assert_eq!(mesh.state(LAPTOP, letter), Some(LetterState::Received));
+    mesh.mark(SERVER, letter, LetterState::Shown).unwrap();
+    mesh.at(SERVER).ledger.unread(letter);
+    assert_eq!(mesh.state(LAPTOP, letter), Some(LetterState::Shown), "what was shown stays so");
+}
+
 /// Shows: M-13
 #[test]
 fn letters_of_a_device_without_the_right_to_send_any_are_refused_and_not_kept() {

@@ -300,7 +300,7 @@ async fn read(context: &Context, letter: Standing, came: bool, replies: Replies)
 
 /// The words of a message. An answer to a task that has none, as of one that was refused, is said in words of ours, with what
 /// the device there adds.
-fn said(letter: &Letter) -> String {
+pub(super) fn said(letter: &Letter) -> String {
     let result = match letter.part.as_ref().map(Part::read) {
         Some(Ok(Some(Part::Result(result)))) if letter.text.trim().is_empty() => result,
         Some(Ok(Some(Part::Result(_) | Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_)) | None => {
