@@ -709,8 +709,8 @@ fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
     Some(failure(exit::PENDING, "the move needs a yes", &why, &cure))
 }
 
-/// What a person who waits reads while the question stands there.
-const WAITING: &str = "waiting for a yes there: cede approvals";
+/// What a person who waits reads while the answer is out. Whether somebody is asked there is not known here.
+const WAITING: &str = "waiting for its answer; if it asks, there: cede approvals";
 
 /// `here`: what the other device calls this one.
 pub(crate) fn cure_of(refusal: Refusal, here: &str) -> String {

@@ -255,7 +255,7 @@ impl Actor {
         let waits = match (state, going) {
             (_, _) if room.is_some() => room.unwrap_or_default().to_owned(),
             (_, _) if !connected => format!("waits for {}", self.device_name(peer)),
-            (TransferState::Offered, true) => "waits for a yes there".to_owned(),
+            (TransferState::Offered, true) => "waits for its answer; if it asks, there: cede approvals".to_owned(),
             (TransferState::Offered, false) if self.files.considered.contains_key(&transfer) => {
                 "waits for your answer: cede approvals".to_owned()
             }
