@@ -1,7 +1,7 @@
 //! Text on its way to a person. Nothing reaches the terminal but through a [`Span`], and a span escapes what it is
 //! made of: names, titles and paths come from peers. Source: SPEC L-6.
 
-use cede_wire::path::escape;
+use cede_wire::path::{escape, escape_rest};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::limits::COLUMN_MIN;
@@ -268,8 +268,7 @@ pub(crate) fn faint(text: impl AsRef<str>) -> Span {
 
 /// Escapes everything but the backslash: what was escaped by the daemon is not escaped again.
 pub(crate) fn safe(text: &str) -> String {
-    let pieces: Vec<String> = text.split('\\').map(|piece| escape(piece.as_bytes())).collect();
-    pieces.join("\\")
+    escape_rest(text)
 }
 
 /// The same JSON, with everything escaped in its texts that could repaint a screen.

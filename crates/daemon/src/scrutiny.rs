@@ -3,7 +3,7 @@
 use cede_wire::handoff::Scope;
 use cede_wire::limits::{DETAIL_CHARS, INVENTORY_ITEMS, LISTED_SESSIONS, SCOPE_PATHS};
 use cede_wire::message::ListedSession;
-use cede_wire::path::escape;
+use cede_wire::path::escape_rest;
 use cede_wire::session::Activity;
 
 use crate::limits::{PEER_PATH_CHARS, PEER_TEXT_CHARS, SCOPE_SHOWN_BYTES};
@@ -20,7 +20,8 @@ pub(crate) fn detail(said: &str) -> String {
 
 fn plain(said: &str, most: usize) -> String {
     let short: String = said.chars().take(most).collect();
-    escape(short.as_bytes()).chars().take(most).collect()
+    // A name in it was escaped where it was read.
+    escape_rest(&short).chars().take(most).collect()
 }
 
 /// Whether a person can be shown all of it: what cannot be shown cannot be approved.
@@ -68,6 +69,7 @@ mod tests {
         assert_eq!(said.chars().count(), PEER_TEXT_CHARS);
         assert!(said.chars().all(|c| !c.is_control()), "{said}");
         assert_eq!(text("Prüfe den Login"), "Prüfe den Login");
+        assert_eq!(text(&cede_wire::path::escape(b"d\tx")), "d\\tx", "it is escaped once");
     }
 
     #[test]

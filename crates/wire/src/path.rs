@@ -100,6 +100,13 @@ pub fn escape(bytes: &[u8]) -> String {
     shown
 }
 
+/// The same for a text of which a part may be escaped already: a backslash stays what it is, so that nothing is escaped twice.
+/// Two texts may look the same; where that matters use [`escape`].
+pub fn escape_rest(text: &str) -> String {
+    let pieces: Vec<String> = text.split('\\').map(|piece| escape(piece.as_bytes())).collect();
+    pieces.join("\\")
+}
+
 /// `.git` in any case, with HFS+ ignorable characters, trailing dots, spaces or an NTFS stream; `git~1`; each of them
 /// between backslashes, which NTFS reads as git reads `/`.
 fn folds_to_git(component: &[u8]) -> bool {
@@ -155,5 +162,14 @@ mod tests {
     fn terminal_never_sees_control_or_bidi() {
         assert_eq!(escape("a\u{1b}[2Jb\u{202e}c\n".as_bytes()), "a\\u{1b}[2Jb\\u{202e}c\\n");
         assert_eq!(escape(b"\xff"), "\\xff");
+    }
+
+    /// Shows: L-6
+    #[test]
+    fn what_was_escaped_before_is_not_escaped_again() {
+        let name = b"d\tx/l\xffz\\.txt";
+        assert_eq!(escape(name), "d\\tx/l\\xffz\\\\.txt");
+        assert_eq!(escape_rest(&escape(name)), escape(name));
+        assert_eq!(escape_rest("a\\tb\u{1b}[2J\u{202e}\n"), "a\\tb\\u{1b}[2J\\u{202e}\\n");
     }
 }

@@ -43,7 +43,7 @@ fn json(notice: &Notice) -> Result<Vec<u8>, String> {
 
 /// What a person reads: who asks for what, and what to type.
 fn sentence(notice: &Notice) -> String {
-    let text = cede_wire::path::escape(notice.text.as_bytes());
+    let text = cede_wire::path::escape_rest(&notice.text);
     if notice.digits.is_empty() {
         return text;
     }

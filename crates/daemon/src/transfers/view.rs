@@ -3,7 +3,7 @@
 use cede_core::transfers::{ComingPhase, GoingPhase, TransferEnd};
 use cede_wire::control::{Answer, Failure, ReplyBody, TransferState, TransferSummary, exit};
 use cede_wire::id::{DeviceId, TransferId};
-use cede_wire::path::escape;
+use cede_wire::path::escape_rest;
 use cede_wire::refusal::Refusal;
 use cede_wire::transfer::{Shown, TransferOffer};
 
@@ -178,11 +178,11 @@ impl Actor {
             moved: if state == TransferState::Received { to_move } else { moved },
             to_move,
             carried,
-            place: escape(place.as_bytes()),
+            place: escape_rest(&place),
             note: plan.note,
             at_unix_ms: plan.at_unix_ms,
             refusal,
-            detail: escape(detail.as_bytes()),
+            detail: escape_rest(&detail),
         })
     }
 
