@@ -44,6 +44,8 @@ pub(crate) struct Files {
     tasks: BTreeMap<TransferId, Task>,
     /// The link whose message the machine was last given.
     last_asker: Option<Asker>,
+    /// What offers said that came, as long as people see what became of them. In memory only.
+    offered: BTreeMap<TransferId, TransferPlan>,
     /// Offers that are looked at, and whose questions wait.
     considered: BTreeMap<TransferId, Considered>,
     /// Offers that were not considered, since decisions cannot be recorded: heard again once they can be.
@@ -216,6 +218,7 @@ impl Actor {
             self.files.views.remove(&id);
             TransferPlan::remove(&self.context, id);
         }
+        self.files.offered.retain(|id, _| known.contains(id));
     }
 
     /// What is under way with a device that is no member any more ends.

@@ -16,7 +16,7 @@ use cede_wire::refusal::Refusal;
 use cede_wire::shown::bytes as in_words;
 use cede_wire::transfer::TransferOffer;
 
-use super::view::{View, roots_of, title_of, unknown};
+use super::view::{View, roots_of, title_of, unknown, untaken};
 use super::{Considered, Task, TransferPlan, room};
 use crate::actor::Actor;
 use crate::context::Context;
@@ -31,6 +31,7 @@ impl Actor {
         if self.files.considered.contains_key(&transfer) {
             return;
         }
+        self.files.offered.insert(transfer, untaken(offer));
         if let Some(detail) = too_much(&self.context, offer) {
             return self.refuse_files(transfer, Refusal::TooLarge, &detail);
         }

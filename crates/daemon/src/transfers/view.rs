@@ -159,6 +159,7 @@ impl Actor {
         let (peer, going, state, end) = self.transfer_standing(transfer)?;
         let offer = self.transfer_offer(transfer);
         let plan = view.map(|view| view.plan.clone()).or_else(|| Some(untaken(offer?)));
+        let plan = plan.or_else(|| self.files.offered.get(&transfer).cloned());
         let plan = plan.unwrap_or_else(|| unknown(transfer));
         let (moved, to_move, carried) =
             view.map_or((0, 0, 0), |view| (view.present + view.since, view.to_move, view.before + view.since));
@@ -267,7 +268,7 @@ impl Actor {
 }
 
 /// One that was not approved here yet.
-fn untaken(offer: &TransferOffer) -> TransferPlan {
+pub(super) fn untaken(offer: &TransferOffer) -> TransferPlan {
     TransferPlan {
         title: crate::scrutiny::text(&title_of(&roots_of(&offer.shown))),
         files: offer.shown.files,
