@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use cede_wire::control::{Failure, exit};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use rmcp::{ServerHandler, ServiceExt};
@@ -123,6 +123,29 @@ impl ServerHandler for Server {
             Err(_) => Err(crowded()),
         };
         Ok(ended.unwrap_or_else(|failure| outcome::failed(&failure)).into())
+    }
+
+    /// What the library does not understand: a method that is none of ours, or one of ours with other parameters.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match wrong_parameters(&request.method) {
+            Some(why) => Err(ErrorData::invalid_params(why, None)),
+            None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+        }
+    }
+}
+
+/// What the parameters of a method of ours have to be.
+fn wrong_parameters(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" => Some("tools/call takes an object with `name`, a text, and `arguments`, an object"),
+        "initialize" => Some(
+            "initialize takes an object with `protocolVersion`, `capabilities` and `clientInfo`, as the protocol says",
+        ),
+        _ => None,
     }
 }
 

@@ -175,6 +175,13 @@ fn message(line: &[u8]) -> Read {
         return Read::Nothing;
     }
     let id = value.get("id").filter(|id| id.is_string() || id.is_i64() || id.is_u64()).unwrap_or(&Value::Null);
+    let named = value.get("method").is_some_and(Value::is_string) && !id.is_null();
+    if named
+        && value.get("jsonrpc").is_some_and(|version| version == "2.0")
+        && value.get("params").is_some_and(|params| !params.is_object())
+    {
+        return Read::Wrong(error(ErrorCode::INVALID_PARAMS, "Invalid params: they are no object", id));
+    }
     let why = if value.is_array() { "batches are not read" } else { "it is no request of JSON-RPC 2.0" };
     Read::Wrong(error(ErrorCode::INVALID_REQUEST, &format!("Invalid Request: {why}"), id))
 }

@@ -387,6 +387,24 @@ async fn line_that_is_no_message_is_answered_as_the_protocol_says_and_ends_nothi
 }
 
 #[tokio::test]
+async fn parameters_that_do_not_fit_are_no_unknown_method() {
+    let (_directory, client) = nobody();
+    let mut agent = Agent::of(client).await;
+    for arguments in [json!([]), json!("x"), json!(7)] {
+        let answer = agent.ask("tools/call", json!({ "name": "list_peers", "arguments": arguments })).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("`arguments`, an object"), "{answer}");
+    }
+    for params in [json!({ "name": 7 }), json!({}), json!([])] {
+        let answer = agent.ask("tools/call", params).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    let answer = agent.ask("tools/none", json!({})).await;
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    assert!(agent.ask("tools/list", json!({})).await["result"]["tools"].is_array());
+}
+
+#[tokio::test]
 async fn line_that_is_too_long_is_answered_and_not_kept() {
     let (_directory, client) = nobody();
     let mut agent = Agent::of(client).await;
