@@ -29,6 +29,7 @@ pub use activate::{ActivateError, Activated, activate, discard};
 pub use aside::{AsideError, set_aside};
 pub use baseline::{Baseline, CompareError, verify_equal};
 pub use capture::{Capture, CaptureError, CaptureOptions, capture, capture_at, is_record, record_files};
+pub use globs::check as check_patterns;
 pub(crate) use globs::prefixes;
 pub use inspect::{GitTree, Located, Tree, TreeRefusal, identify, inspect, locate, root_of};
 pub use inventory::Names;

@@ -271,6 +271,9 @@ impl Actor {
     }
 
     fn to(&mut self, request: MoveRequest, replies: Replies) {
+        if let Err(failed) = usable_patterns(&request) {
+            return replies.failed(failed);
+        }
         let member = match self.find_member(&request.device) {
             Ok(member) => member,
             Err(failed) => return replies.failed(failed),
@@ -495,6 +498,18 @@ fn nobody_has(text: &str, gone: Option<SessionId>) -> Failure {
     };
     let cure = format!("cede take --force {}", session.short());
     failure(exit::NOT_OWNER, "the session was not asked for", "the device that has it was removed", &cure)
+}
+
+/// A pattern that is none is a mistake of whoever typed it: nothing is begun.
+fn usable_patterns(request: &MoveRequest) -> Result<(), Failure> {
+    for (option, patterns) in [("--include-ignored", &request.include_ignored), ("--exclude", &request.exclude)] {
+        cede_agent::tree::check_patterns(patterns).map_err(|pattern| {
+            let why = format!("{option} takes a glob, and this is none: {pattern}");
+            let cure = format!("quote it, and close every bracket: {option} '*.log', {option} 'build/[a-c]*'");
+            failure(exit::USAGE, "the session was not offered", &why, &cure)
+        })?;
+    }
+    Ok(())
 }
 
 fn is_address(address: &str) -> Result<(), Failure> {

@@ -51,6 +51,14 @@ impl Globs {
     }
 }
 
+/// Whether these are patterns that can be used.
+///
+/// # Errors
+/// The first one that is none.
+pub fn check(patterns: &[String]) -> Result<(), String> {
+    Globs::parse(patterns).map(drop)
+}
+
 fn first<'a>(set: &GlobSet, patterns: &'a [String], text: &[u8]) -> Option<&'a str> {
     let at = set.matches(OsStr::from_bytes(text)).first().copied()?;
     patterns.get(at).map(String::as_str)
@@ -85,5 +93,6 @@ mod tests {
             assert!(globs.find(no.as_bytes()).is_none(), "{no}");
         }
         assert_eq!(Globs::parse(&["[".into()]).unwrap_err(), "[");
+        assert_eq!(check(&["*.log".into(), "***[".into()]), Err("***[".into()));
     }
 }
