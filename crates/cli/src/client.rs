@@ -84,7 +84,8 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or ours.
     pub(crate) fn ask_within(&self, command: Command, wait: Duration) -> Result<Answer, Failure> {
-        last_of(self.open(command, Some(wait))?)
+        let look = look_after(&command);
+        last_of(self.open(command, Some(wait))?, look)
     }
 
     /// Asks something that takes as long as it takes; what is said before its end is not heard.
@@ -92,7 +93,8 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or ours.
     pub(crate) fn ask_to_the_end(&self, command: Command) -> Result<Answer, Failure> {
-        last_of(self.open(command, None)?)
+        let look = look_after(&command);
+        last_of(self.open(command, None)?, look)
     }
 
     /// Asks; the answer is read line by line, each within `wait`.
@@ -186,35 +188,56 @@ impl Answers {
 
 impl From<AskError> for Failure {
     fn from(error: AskError) -> Self {
-        let (exit, what, cure) = match &error {
-            AskError::NoDaemon(_) => (exit::NO_DAEMON, "the daemon is not running", "start it: cede up"),
-            AskError::NotOurs { .. } => {
-                (exit::FAILED, "the control socket is not yours", "look who put it there, then: cede doctor")
-            }
-            AskError::Denied(_) => {
-                (exit::FAILED, "the control socket cannot be opened", "run cede as the user that ran: cede up")
-            }
-            AskError::World(_) => (exit::FAILED, "the daemon cannot be asked", "cede doctor"),
-            AskError::Schema(_) => {
-                (exit::VERSION, "the daemon is of another version", "restart it: cede stop, then cede up")
-            }
-            AskError::TooLong | AskError::Garbled(_) => {
-                (exit::FAILED, "the daemon's answer cannot be read", "restart it: cede stop, then cede up")
-            }
-            AskError::Ended => {
-                (exit::FAILED, "the daemon went away before it had answered", "look where things stand: cede status")
-            }
-            AskError::TimedOut => {
-                (exit::TIMEOUT, "the daemon did not answer in time", "look where things stand: cede status")
-            }
-        };
-        fault::local(exit, what, &error.to_string(), cure)
+        error.failure(STATUS)
     }
 }
 
-fn last_of(mut answers: Answers) -> Result<Answer, Failure> {
+impl AskError {
+    /// As a person reads it. `look`: what to type where it is not known whether the daemon has done it.
+    pub(crate) fn failure(&self, look: &str) -> Failure {
+        let (exit, what, cure) = match self {
+            Self::NoDaemon(_) => (exit::NO_DAEMON, "the daemon is not running", "start it: cede up"),
+            Self::NotOurs { .. } => {
+                (exit::FAILED, "the control socket is not yours", "look who put it there, then: cede doctor")
+            }
+            Self::Denied(_) => {
+                (exit::FAILED, "the control socket cannot be opened", "run cede as the user that ran: cede up")
+            }
+            Self::World(_) => (exit::FAILED, "the daemon cannot be asked", "cede doctor"),
+            Self::Schema(_) => {
+                (exit::VERSION, "the daemon is of another version", "restart it: cede stop, then cede up")
+            }
+            Self::TooLong | Self::Garbled(_) => {
+                (exit::FAILED, "the daemon's answer cannot be read", "restart it: cede stop, then cede up")
+            }
+            Self::Ended => (exit::FAILED, "the daemon went away before it had answered", look),
+            Self::TimedOut => (exit::TIMEOUT, "the daemon did not answer in time", look),
+        };
+        fault::local(exit, what, &self.to_string(), cure)
+    }
+}
+
+/// What says whether the daemon did what it did not answer to.
+fn look_after(command: &Command) -> &'static str {
+    if matches!(command, Command::Tell(_)) {
+        SENT
+    } else if matches!(command, Command::Ask(_)) {
+        TASKS
+    } else if matches!(command, Command::Send(_)) {
+        TRANSFERS
+    } else {
+        STATUS
+    }
+}
+
+const STATUS: &str = "look where things stand: cede status";
+pub(crate) const SENT: &str = "look whether it was told before you tell it again: cede inbox --sent";
+pub(crate) const TASKS: &str = "look whether it was asked for before you ask again: cede tasks";
+pub(crate) const TRANSFERS: &str = "look whether they are sent before you send them again: cede transfers";
+
+fn last_of(mut answers: Answers, look: &str) -> Result<Answer, Failure> {
     loop {
-        match answers.next()? {
+        match answers.next().map_err(|error| error.failure(look))? {
             ReplyBody::Done(answer) => return Ok(answer),
             ReplyBody::Failed(failure) => return Err(failure),
             ReplyBody::Progress(_)

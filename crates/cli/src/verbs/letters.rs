@@ -7,7 +7,7 @@ use cede_wire::control::{Answer, Command, Failure, LetterSummary, ReplyBody, Tel
 use cede_wire::limits::LETTER_BYTES;
 
 use crate::args::{Inbox, Tell, Until};
-use crate::client::AskError;
+use crate::client::{AskError, SENT};
 use crate::fault;
 use crate::interrupt::{Event, events};
 use crate::limits::TELL_PATIENCE;
@@ -47,8 +47,8 @@ fn until_told(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Box<LetterSum
                 | ReplyBody::Task(_) => {}
             },
             Ok(Event::Interrupted) => return Err(interrupted(last.as_deref())),
-            Ok(Event::Over(error)) => return Err(error.into()),
-            Err(_) => return Err(AskError::Ended.into()),
+            Ok(Event::Over(error)) => return Err(error.failure(SENT)),
+            Err(_) => return Err(AskError::Ended.failure(SENT)),
         }
     }
 }
@@ -180,6 +180,20 @@ mod tests {
         assert_eq!(until(&["--wait=ended", "server", "x"]), (TellUntil::Ended, None));
     }
 
+    /// Shows: L-5
+    #[test]
+    fn daemon_that_died_leaves_the_question_whether_it_was_told() {
+        let client = crate::client::Client::new(std::path::Path::new("/nowhere"));
+        let terminal = terminal::Terminal::new(&crate::args::Global { quiet: true, ..Default::default() });
+        let hand = Hand { client, terminal: &terminal };
+        for error in [AskError::Ended, AskError::TimedOut] {
+            let (send, receive) = std::sync::mpsc::sync_channel(1);
+            send.send(Event::Over(error)).unwrap();
+            let failed = until_told(&hand, &receive).unwrap_err();
+            assert!(failed.cure.ends_with("before you tell it again: cede inbox --sent"), "{}", failed.cure);
+        }
+    }
+
     #[test]
     fn ctrl_c_takes_nothing_back_and_names_the_message() {
         let (send, receive) = std::sync::mpsc::sync_channel(2);
@@ -187,7 +201,7 @@ mod tests {
         let id = letter.id.clone();
         send.send(Event::Reply(Box::new(ReplyBody::Telling(Box::new(letter))))).unwrap();
         send.send(Event::Interrupted).unwrap();
-        let terminal = crate::terminal::Terminal::new(&crate::args::Global { quiet: true, ..Default::default() });
+        let terminal = terminal::Terminal::new(&crate::args::Global { quiet: true, ..Default::default() });
         let client = crate::client::Client::new(std::path::Path::new("/nowhere"));
         let failed = until_told(&Hand { client, terminal: &terminal }, &receive).unwrap_err();
         assert_eq!(failed.exit, exit::INTERRUPTED);

@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use cede_wire::control::{Answer, Command, Failure, ReplyBody, SendRequest, TransferState, TransferSummary, exit};
 
 use crate::args::Send;
-use crate::client::AskError;
+use crate::client::{AskError, TRANSFERS};
 use crate::fault;
 use crate::interrupt::{Event, events};
 use crate::progress::Carried;
@@ -61,8 +61,8 @@ fn until_the_end(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Answer, Fa
                 carried.clear();
                 return Err(interrupted(last.as_deref()));
             }
-            Ok(Event::Over(error)) => return Err(error.into()),
-            Err(_) => return Err(AskError::Ended.into()),
+            Ok(Event::Over(error)) => return Err(error.failure(TRANSFERS)),
+            Err(_) => return Err(AskError::Ended.failure(TRANSFERS)),
         }
     }
 }

@@ -9,7 +9,7 @@ use cede_wire::session::AgentKind;
 use cede_wire::task::TaskScope;
 
 use crate::args::{Ask, TaskAgent, Tasks};
-use crate::client::AskError;
+use crate::client::{AskError, TASKS};
 use crate::fault;
 use crate::interrupt::{Event, events};
 use crate::page::Page;
@@ -57,8 +57,8 @@ fn until_the_end(hand: &Hand<'_>, events: &Receiver<Event>) -> Result<Answer, Fa
                 | ReplyBody::Telling(_) => {}
             },
             Ok(Event::Interrupted) => return Err(interrupted(last.as_deref())),
-            Ok(Event::Over(error)) => return Err(error.into()),
-            Err(_) => return Err(AskError::Ended.into()),
+            Ok(Event::Over(error)) => return Err(error.failure(TASKS)),
+            Err(_) => return Err(AskError::Ended.failure(TASKS)),
         }
     }
 }
