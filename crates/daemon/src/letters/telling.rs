@@ -129,7 +129,8 @@ impl Actor {
         if self.peers.is_member(device) {
             return Ok(());
         }
-        let why = format!("{} is no member any more", self.device_name(device));
+        let name = self.peers.former_name(device).unwrap_or_else(|| self.device_name(device));
+        let why = format!("{name} is no member any more");
         Err(failure(exit::FAILED, NOT_TOLD, &why, "cede devices"))
     }
 
