@@ -170,6 +170,13 @@ fn home_too_long_for_a_socket_is_refused() {
     golden("home-too-long", &home.shown(&["--home", &long, "status"]));
 }
 
+/// Shows: L-5
+#[test]
+fn home_that_cannot_be_made_is_refused_with_what_to_type() {
+    let seen = Home::new().shown(&["--home", "/proc/x", "up", "--listen", "127.0.0.1:0", "--no-discovery"]);
+    golden("home-not-made", &seen);
+}
+
 #[test]
 fn completions_come_from_the_same_tree() {
     let home = Home::new();

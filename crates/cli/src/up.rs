@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use cede_daemon::{LONGEST_QUESTION, OpenError, Options, RECEIVE_BYTES, RunError, Surroundings};
+use cede_daemon::{LONGEST_QUESTION, OpenError, Options, RECEIVE_BYTES, RunError, SocketError, Surroundings};
 use cede_wire::control::{Failure, exit};
 use rustix::process::{Signal, getpid, kill_process};
 use tracing_subscriber::EnvFilter;
@@ -157,13 +157,18 @@ const fn what(error: &RunError) -> &'static str {
 }
 
 /// Most of these errors name their own cure.
-const fn cure(error: &RunError) -> &'static str {
+fn cure(error: &RunError) -> &'static str {
     match error {
         RunError::Open(OpenError::Held { .. }) => {
             "ask the daemon that runs: cede status; a second one needs a home of its own: cede --home DIR up"
         }
+        RunError::Open(OpenError::Disk { .. }) => {
+            "see whether that directory can be made and written to, or name another one: cede --home DIR up"
+        }
+        RunError::Objects(_) | RunError::Random(_) | RunError::Socket(SocketError::Io { .. }) => AT_THE_DISK,
         RunError::Bind(_) => "take another port: cede up --listen 0.0.0.0:0",
         RunError::Loop(_) | RunError::Leave(_) | RunError::Audit(_) => "look at the disk, then start it again: cede up",
+        RunError::Secret(_) | RunError::Incarnation(_) | RunError::Journal(_) if !names_its_cure(error) => AT_THE_DISK,
         RunError::Open(_)
         | RunError::Secret(_)
         | RunError::NotAKey
@@ -171,14 +176,19 @@ const fn cure(error: &RunError) -> &'static str {
         | RunError::Incarnation(_)
         | RunError::Journal(_)
         | RunError::NothingDamaged
-        | RunError::Objects(_)
         | RunError::Members(_)
         | RunError::Restore(_)
         | RunError::Succession(_)
-        | RunError::Socket(_)
-        | RunError::Random(_) => "",
+        | RunError::Socket(_) => "",
     }
 }
+
+/// What helps stands behind the first semicolon of an error, where it says so itself.
+fn names_its_cure(error: &RunError) -> bool {
+    error.to_string().contains("; ")
+}
+
+const AT_THE_DISK: &str = "look at the disk and at who may write there, then start it again: cede up";
 
 /// One arena for all threads; blocks of more than 2 MiB go back to the system when they are freed.
 const HEAP: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "2097152")];

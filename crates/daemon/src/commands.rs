@@ -535,6 +535,8 @@ fn changes(command: &Command) -> bool {
         | Command::Release { .. }
         | Command::Inbox { .. }
         | Command::Letter { .. }
+        | Command::ReadLetter { .. }
+        | Command::LetterShown { .. }
         | Command::Policies { .. }
         | Command::Log { .. }
         | Command::Transfers
@@ -550,8 +552,6 @@ fn changes(command: &Command) -> bool {
         | Command::Policy { .. }
         | Command::SetRule { .. }
         | Command::Address { .. }
-        | Command::ReadLetter { .. }
-        | Command::LetterShown { .. }
         | Command::To(_)
         | Command::Take { .. }
         | Command::SeizePlan { .. }
@@ -655,15 +655,20 @@ fn unnamed(
 }
 
 fn adopt_blocking(context: &Context, directory: &str) -> Result<SessionInfo, Failure> {
-    let what = "the directory is no session";
-    let io = |error: std::io::Error| failure(exit::FAILED, what, &format!("{directory}: {error}"), "");
+    let what = "the directory was not made a session";
+    let io = |error: std::io::Error| {
+        let cure = "name a directory that can be opened: cede adopt DIR";
+        failure(exit::FAILED, what, &format!("{directory}: {error}"), cure)
+    };
     let directory = std::fs::canonicalize(directory).map_err(io)?;
-    let random = random().map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
+    let state = context.state.display();
+    let cure = format!("look whether the disk of {state} is full or fails, then type it again");
+    let random = random().map_err(|error| failure(exit::FAILED, what, &error.to_string(), &cure))?;
     let files = cede_agent::adapter::files::FilesAdapter::new(&context.surroundings);
     let tree = cede_agent::tree::inspect(&directory).map_err(PayloadError::from);
     tree.and_then(|tree| payload::apart(context, &tree.root)).map_err(|error| crate::offering::not_captured(&error))?;
     let native =
-        files.adopt(&directory, random).map_err(|error| failure(exit::FAILED, what, &error.to_string(), ""))?;
+        files.adopt(&directory, random).map_err(|error| failure(exit::FAILED, what, &error.to_string(), &cure))?;
     let key = cede_wire::session::SessionKey { agent: AgentKind::Files, native };
     let info = crate::offering::describe(context, &key).map_err(|error| crate::offering::not_captured(&error))?;
     sessions::look(context);

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use cede_agent::adapter::AgentError;
+use cede_agent::chunk::ReadError;
+use cede_agent::tree::CaptureError;
 use cede_core::source::{OfferTerms, assess_readiness};
 use cede_wire::catalog::Oid;
 use cede_wire::control::{Failure, MoveRequest, Phase, Plan, exit};
@@ -14,6 +16,7 @@ use cede_wire::session::{Activity, Requirement, SessionInfo};
 use crate::context::{Context, Stopping};
 use crate::limits;
 use crate::payload::{self, Leaves, Payload, PayloadError, Wanted};
+use crate::receiving::is_full;
 
 /// A session that is to leave.
 #[derive(Debug, Clone)]
@@ -248,6 +251,34 @@ pub(crate) fn not_captured(error: &PayloadError) -> Failure {
         | PayloadError::Io { .. } => (exit::FAILED, None),
     };
     let text = error.to_string();
-    let (why, cure) = text.rsplit_once("; ").unwrap_or((&text, ""));
+    let (why, cure) = text.rsplit_once("; ").unwrap_or((&text, cure_of(error)));
     Failure { refusal, ..failure(exit, "the session cannot be moved as it is", why, cure) }
+}
+
+/// What helps where the error does not say so itself.
+const fn cure_of(error: &PayloadError) -> &'static str {
+    match error {
+        PayloadError::Io { kind, .. } | PayloadError::Capture(CaptureError::Io { kind, .. }) if is_full(*kind) => {
+            "free some space there, then type it again"
+        }
+        PayloadError::Read(ReadError::Changing(_))
+        | PayloadError::Capture(CaptureError::Read(ReadError::Changing(_))) => {
+            "wait until nothing writes there, or leave it here: --exclude <glob>"
+        }
+        PayloadError::Read(ReadError::Missing(_) | ReadError::NotRegular(_) | ReadError::Io { .. })
+        | PayloadError::Capture(CaptureError::Read(_) | CaptureError::Io { .. })
+        | PayloadError::Io { .. } => "see to it that it can be read, or leave it here: --exclude <glob>",
+        PayloadError::Capture(CaptureError::TooLarge(_)) | PayloadError::TooLarge(_) | PayloadError::Unshowable => {
+            "leave files here: --exclude <glob>"
+        }
+        PayloadError::Capture(CaptureError::Pattern(_)) => "close every bracket of it, as in --exclude 'build/[a-c]*'",
+        PayloadError::Capture(CaptureError::Git { .. }) => "look what git says in that directory: git status",
+        PayloadError::Agent(AgentError::Unknown { .. }) => "cede ls",
+        PayloadError::NoAdapter => "update cede here",
+        PayloadError::Agent(_)
+        | PayloadError::Tree(_)
+        | PayloadError::Capture(CaptureError::Refused(_) | CaptureError::ExcludesTracked { .. })
+        | PayloadError::Terminal
+        | PayloadError::Own(_) => "cede doctor",
+    }
 }

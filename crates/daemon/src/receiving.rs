@@ -641,7 +641,7 @@ fn is_ours(staging: &Path) -> bool {
     staging.symlink_metadata().map_or(true, |meta| meta.is_dir() && meta.uid() == own)
 }
 
-pub(crate) fn is_full(kind: std::io::ErrorKind) -> bool {
+pub(crate) const fn is_full(kind: std::io::ErrorKind) -> bool {
     matches!(kind, std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
