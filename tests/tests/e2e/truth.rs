@@ -1,5 +1,8 @@
 //! What a person was told last, held against where the session is after both devices died at that moment.
 
+#[path = "cures.rs"]
+mod cures;
+
 use super::*;
 
 /// Moves until a line of this phase was read, or to the end, then both devices die; what was said last comes back.
