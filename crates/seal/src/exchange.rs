@@ -388,9 +388,9 @@ mod tests {
         let (source, destination) = secrets();
         let keys = HandoffKeys::derive(&source, &destination.public(), &context()).unwrap();
         let stream = keys.stream(3);
-        insta::assert_snapshot!(format!("{source:?}"), @"ExchangeSecret(..)");
-        insta::assert_snapshot!(format!("{keys:?}"), @"HandoffKeys { handoff: HandoffId(03030303), .. }");
-        insta::assert_snapshot!(format!("{stream:?}"), @"StreamKeys { handoff: HandoffId(03030303), number: 3, .. }");
+        assert_eq!(format!("{source:?}"), "ExchangeSecret(..)");
+        assert_eq!(format!("{keys:?}"), "HandoffKeys { handoff: HandoffId(03030303), .. }");
+        assert_eq!(format!("{stream:?}"), "StreamKeys { handoff: HandoffId(03030303), number: 3, .. }");
     }
 
     /// Points whose multiples are known to everybody. Source: RFC 7748, 7; the list is that of cr.yp.to/ecdh.html.

@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn texts_say_what_to_do_and_no_secret() {
         let error = Words::parse("acorn oter zoom lemon").unwrap_err();
-        insta::assert_snapshot!(error, @"word 2 is not one of the pairing words: did you mean `otter`?");
+        assert_eq!(error.to_string(), "word 2 is not one of the pairing words: did you mean `otter`?");
         let error = Words::parse("acorn").unwrap_err();
-        insta::assert_snapshot!(error, @"4 words are needed, not 1: enter them as the trusted device shows them");
-        insta::assert_snapshot!(format!("{:?}", Words::from_random([7; 8])), @"Words(..)");
+        assert_eq!(error.to_string(), "4 words are needed, not 1: enter them as the trusted device shows them");
+        assert_eq!(format!("{:?}", Words::from_random([7; 8])), "Words(..)");
     }
 
     #[test]

@@ -109,11 +109,14 @@ fn digits_keep_their_zeros() {
 fn debug_shows_no_secret() {
     let (host, share) = HostPake::start(b"words", [1; 32]);
     let (guest, _) = GuestPake::start(b"words", [2; 32]);
-    insta::assert_snapshot!(format!("{host:?} {guest:?}"), @"HostPake(..) GuestPake(..)");
+    assert_eq!(format!("{host:?} {guest:?}"), "HostPake(..) GuestPake(..)");
     let (_, proved) = guest.prove(&share, &transcript()).unwrap();
-    insta::assert_snapshot!(format!("{proved:?}"), @"GuestProved(..)");
+    assert_eq!(format!("{proved:?}"), "GuestProved(..)");
     let shown = format!("{:?}", transcript());
-    insta::assert_snapshot!(shown, @"Transcript { mesh: MeshId(01010101), host: DeviceKey(02020202), guest: DeviceKey(03030303), .. }");
+    assert_eq!(
+        shown,
+        "Transcript { mesh: MeshId(01010101), host: DeviceKey(02020202), guest: DeviceKey(03030303), .. }"
+    );
 }
 
 type Outcome = Result<Comparison, PakeError>;
