@@ -200,6 +200,8 @@ impl Actor {
                 // What is said here is read there.
                 self.custodian.decline(session, handoff, refusal, &format!("{} says: {detail}", self.name));
                 self.end_arriving(session, refusal, &detail);
+                // Whoever asks for it again asks anew.
+                self.takes.done(session);
             }
             Ok(plan) => {
                 self.report(session, Phase::Offered, (0, 0), 0, "");

@@ -113,9 +113,10 @@ impl Custodian {
             return;
         };
         let state = self.sessions.get(&session);
-        let known = state.is_some_and(|state| state.chain.is_some() || state.voted.is_some());
+        let waits = |state: &Session| state.voted.is_some() || state.unclaimed.is_some();
+        let known = state.is_some_and(|state| state.chain.is_some() || waits(state));
         let chain = state.and_then(|state| state.chain.as_ref());
-        // Where a vote was given and nothing else is known, what was told is still to be kept.
+        // Where nothing but a vote or a release that waits is known, what was told is still to be kept.
         let told = self.told.get(&from).filter(|told| told.session() == session && known == chain.is_some());
         let heard = |before: &Chain| links.iter().all(|link| before.contains(&link.hash()));
         if chain.is_some_and(heard) || told.is_some_and(heard) {

@@ -56,6 +56,13 @@ impl Custodian {
             self.accept_custody(session, chain, new);
             return;
         }
+        // What came after it may have been told before it.
+        let later = |told: &&Chain| told.contains(&chain.head()) && told.head() != chain.head();
+        let later = self.told.values().find(later).cloned().filter(|_| !self.has_chain(session));
+        if let Some(later) = later {
+            let new = later.links().len();
+            return self.accept_custody(session, later, new);
+        }
         let waiting = self.sessions.get(&session).is_some_and(|state| state.unclaimed.is_some());
         if waiting || self.count(|state| state.unclaimed.is_some()) < limits::UNCLAIMED {
             let links = chain.newest(new).to_vec();

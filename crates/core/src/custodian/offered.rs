@@ -147,6 +147,7 @@ impl Custodian {
     ) -> Result<Chain, ChainError> {
         let told = self.told_by(from, id);
         if let Some(known) = self.chain(id) {
+            let told = told.filter(|told| known.shared_with(told) > 0);
             return known.branch(links).or_else(|error| told.map_or(Err(error), |told| told.branch(links)));
         }
         let anew = |told: &Chain| links.first().map(Signed::hash) == told.links().first().map(Signed::hash);

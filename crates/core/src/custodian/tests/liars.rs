@@ -267,6 +267,50 @@ fn chain_that_names_a_device_takes_nothing_from_it_and_fills_no_journal() {
     assert_eq!(net.nodes[A].custodian.sessions.len(), limits::NAMED_IN_DOUBT);
 }
 
+/// Shows: H-3, H-33
+#[test]
+fn beginning_that_was_told_before_a_session_began_here_is_none_of_it() {
+    for made in [false, true] {
+        let mut net = Net::three();
+        net.know_all();
+        let b = net.nodes[B].local.clone();
+        let first = genesis(&b, &key());
+        net.deliver(B, A, &PeerMessage::Custody(vec![first.clone()]));
+        net.offer(A, C);
+        let journal = net.nodes[A].journal.clone();
+        let released = b.sign(&Custody::Release(release(&b, net.id(C), &first, 0))).unwrap();
+        let PeerMessage::Custody(links) = made_up(&net, &key()) else { panic!("no chain") };
+        let rest = if made { links[1..].to_vec() } else { vec![released] };
+        net.deliver(B, A, &PeerMessage::Custody(rest));
+        assert_eq!(net.nodes[A].custodian.contested(session()), None, "a letter stops a session");
+        assert_eq!(net.nodes[A].journal, journal, "a letter takes a session");
+        assert!(net.acts(A));
+        assert_eq!(net.after_crash(A), Some(Standing::InCharge));
+    }
+}
+
+/// Shows: H-15, H-32
+#[test]
+fn release_that_waits_is_not_claimed_once_a_later_owner_was_told() {
+    for told_first in [false, true] {
+        let mut net = Net::three();
+        net.know_all();
+        let PeerMessage::Custody(links) = made_up(&net, &key()) else { panic!("no chain") };
+        let released = PeerMessage::Release { certificate: links[1].clone(), chain: vec![links[0].clone()] };
+        let mut messages = [(B, released), (C, PeerMessage::Custody(links))];
+        if told_first {
+            messages.reverse();
+        }
+        for (from, message) in &messages {
+            net.deliver(*from, A, message);
+        }
+        let handoff = HandoffId::new([200; 16]);
+        assert_eq!(net.nodes[A].custodian.claim(session(), handoff), Err(Refusal::Expired), "two devices act");
+        assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(B))));
+        assert_eq!(net.after_crash(A), net.standing(A));
+    }
+}
+
 /// Shows: H-9, H-26
 #[test]
 fn device_in_doubt_hears_that_a_session_was_seized_whose_arrival_it_forgot() {
