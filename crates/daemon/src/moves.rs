@@ -131,8 +131,7 @@ impl Moves {
 
     /// The moves that have not ended.
     pub(crate) fn summaries(&self) -> Vec<MoveSummary> {
-        let open = self.open.iter().filter(|(session, _)| !self.ended.contains(session));
-        open.filter_map(|(_, view)| view.summary()).collect()
+        self.under_way().filter_map(|session| self.get(session)?.summary()).collect()
     }
 }
 

@@ -58,8 +58,9 @@ impl Custodian {
         }
         // What came after it may have been told before it.
         let later = |told: &&Chain| told.contains(&chain.head()) && told.head() != chain.head();
-        let later = self.told.values().find(later).cloned().filter(|_| !self.has_chain(session));
-        if let Some(later) = later {
+        if !self.has_chain(session)
+            && let Some(later) = self.told.values().find(later).cloned()
+        {
             let new = later.links().len();
             return self.accept_custody(session, later, new);
         }
