@@ -21,6 +21,7 @@ pub mod bundle;
 pub mod chunk;
 pub mod limits;
 pub mod materialize;
+mod programs;
 pub mod terminal;
 pub mod tree;
 pub mod turns;

@@ -42,7 +42,9 @@ fn fill_new(temporary: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) ->
 /// Renames, over what is there.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), AgentError> {
     std::fs::rename(from, to).map_err(|error| world("rename to", to, &error))?;
-    sync_parent(from)?;
+    if parent(from)? != parent(to)? {
+        sync_parent(from)?;
+    }
     sync_parent(to)
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use cede_wire::path::escape;
 
 use crate::adapter::limits::SAID_BYTES;
 use crate::adapter::{AgentError, durable};
+use crate::programs;
 
 /// Where the agents and their files are. Made once, from the environment of the daemon or of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,12 +72,9 @@ impl Surroundings {
         }
     }
 
-    /// The program's file, looked for as a shell does.
+    /// The program's file.
     pub fn find(&self, program: &str) -> Option<PathBuf> {
-        let candidates = std::env::split_paths(&self.path).map(|directory| directory.join(program));
-        candidates.into_iter().find(|file| {
-            std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-        })
+        programs::find(&self.path, program)
     }
 
     /// Runs a program in a directory; its output goes to a file.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use cede_wire::path::escape;
 
 use crate::limits::{GIT_ERROR_BYTES, GIT_OUTPUT_BYTES, GIT_SECONDS};
+use crate::programs;
 
 /// Settings that hold for every call: no monitor, hook, transport or maintenance starts, whatever the configuration says.
 const HARDENED: [&str; 12] = [
@@ -173,7 +174,7 @@ impl Git {
         feed: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send,
         drain: impl FnOnce(&mut dyn Read) -> T,
     ) -> Result<Answer<T>, GitError> {
-        let mut child = self.command(arguments).spawn().map_err(|error| GitError::spawn(arguments, &error))?;
+        let mut child = self.command(arguments)?.spawn().map_err(|error| GitError::spawn(arguments, &error))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (finished, watched) = mpsc::channel();
         let handle = pid_handle(&child);
@@ -197,8 +198,11 @@ impl Git {
         })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("git");
+    fn command(&self, arguments: &[&str]) -> Result<Command, GitError> {
+        // By its full name: a bare one is looked for from the tree, and the daemon would be copied for the search.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let missing = || GitError::spawn(arguments, &io::ErrorKind::NotFound.into());
+        let mut command = Command::new(programs::find(&path, "git").ok_or_else(missing)?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_clear().envs(self.surroundings());
         command.arg("--no-pager").arg("--no-replace-objects");
@@ -216,7 +220,7 @@ impl Git {
             command.arg(joined("--work-tree=", &self.directory));
         }
         command.args(arguments).current_dir(&self.directory);
-        command
+        Ok(command)
     }
 
     fn surroundings(&self) -> Vec<(&'static str, OsString)> {

@@ -130,7 +130,7 @@ pub(crate) fn is_done(staging: &Path) -> io::Result<bool> {
 }
 
 pub(crate) fn set_done(staging: &Path) -> io::Result<()> {
-    replace(&staging.join(DONE), b"")
+    note(&staging.join(DONE))
 }
 
 /// Notes that the repository is changed from now on; where that is noted already, since when.
@@ -138,7 +138,7 @@ pub(crate) fn begin_git(staging: &Path) -> io::Result<Option<SystemTime>> {
     let note = staging.join(GIT_BEGUN);
     match found(note.metadata())? {
         Some(metadata) => metadata.modified().map(Some),
-        None => replace(&note, b"").map(|()| None),
+        None => self::note(&note).map(|()| None),
     }
 }
 
@@ -156,6 +156,12 @@ pub(crate) fn kept(staging: &Path) -> io::Result<Vec<PathBuf>> {
     let bytes = found(std::fs::read(staging.join(KEPT)))?.unwrap_or_default();
     let names = bytes.split(|b| *b == 0).filter(|name| !name.is_empty());
     Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
+}
+
+/// Makes an empty file durably: nothing of it counts but its name.
+fn note(path: &Path) -> io::Result<()> {
+    File::create(path)?;
+    path.parent().map_or(Ok(()), sync_directory)
 }
 
 /// Replaces a small file durably.
