@@ -97,11 +97,29 @@ impl Chain {
         if let Custody::Seize(seize) = &*verified {
             self.cut_after(&seize.prev)?;
         }
-        self.last = (*verified).clone();
+        self.push(&verified, link);
+        Ok(())
+    }
+
+    /// Adds one record that follows the last one.
+    ///
+    /// # Errors
+    /// [`ChainError`]; the chain is unchanged.
+    pub(crate) fn append(&mut self, link: &Signed<Custody>) -> Result<(), ChainError> {
+        let verified = verified(link)?;
+        if verified.prev() != Some(self.head()) {
+            return Err(ChainError::NotNext);
+        }
+        self.check_next(&verified)?;
+        self.push(&verified, link);
+        Ok(())
+    }
+
+    fn push(&mut self, verified: &Custody, link: &Signed<Custody>) {
+        self.last = verified.clone();
         self.records.push(self.last.clone());
         self.known.insert(link.hash());
         self.links.push(link.clone());
-        Ok(())
     }
 
     /// The chain with the records that follow what is known; those that are known are passed over. Records that part from

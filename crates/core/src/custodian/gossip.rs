@@ -7,7 +7,8 @@ use cede_wire::message::{KnownCustody, PeerMessage};
 use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 
-use super::{Custodian, Role, Session};
+use super::offered::Unmergeable;
+use super::{Custodian, Role, Session, Unclaimed};
 use crate::chain::{Chain, verified};
 use crate::limits;
 use crate::output::Event;
@@ -113,18 +114,22 @@ impl Custodian {
             return;
         };
         let state = self.sessions.get(&session);
-        let waits = |state: &Session| state.voted.is_some() || state.unclaimed.is_some();
+        let waits = |state: &Session| state.voted.is_some() || state.unclaimed.is_some() && self.has_room_for_named();
         let known = state.is_some_and(|state| state.chain.is_some() || waits(state));
         let chain = state.and_then(|state| state.chain.as_ref());
         // Where nothing but a vote or a release that waits is known, what was told is still to be kept.
         let told = self.told.get(&from).filter(|told| told.session() == session && known == chain.is_some());
         let heard = |before: &Chain| links.iter().all(|link| before.contains(&link.hash()));
-        if chain.is_some_and(heard) || told.is_some_and(heard) {
+        // What was told before the doubt may be to be kept in it.
+        if chain.is_some_and(heard) || told.is_some_and(|told| heard(told) && !self.concerns(told)) {
             return;
         }
         let goes_on = told.is_some();
-        match self.merge(Some(from), session, links) {
-            Ok((chain, new)) if known || self.concerns(&chain) => {
+        let Some((chain, proved)) = self.told_by_now(from, session, links) else {
+            return self.begin_anew(from, session, links);
+        };
+        match self.weigh(session, &chain, proved) {
+            Ok(new) if known || self.concerns(&chain) => {
                 let head = chain.head();
                 self.take_custody(session, chain, new);
                 // A release that waits for a claim is not learned: it would be told again and again.
@@ -132,24 +137,54 @@ impl Custodian {
                     self.learned.insert(from);
                 }
             }
-            Ok((chain, _)) => self.note_told(from, chain),
-            Err(super::offered::Unmergeable::Rival(rival)) => {
-                self.note_parted(from, session, links);
+            Ok(_) => {
+                self.pass_unclaimed(&chain);
+                self.note_told(from, chain);
+            }
+            Err(Unmergeable::Rival(rival)) => {
+                self.note_parted(from, chain, proved);
                 self.doubt_second_word(session, links);
                 self.contest(from, session, *rival);
             }
-            Err(super::offered::Unmergeable::No((Refusal::StaleToken, _))) => {
-                self.note_parted(from, session, links);
+            Err(Unmergeable::No((Refusal::StaleToken, _))) => {
+                self.note_parted(from, chain, proved);
                 if !goes_on {
                     self.send_custody(from, session);
                 }
             }
-            Err(super::offered::Unmergeable::No(_)) => {
-                // Whoever goes on with what does not follow has to begin anew.
-                self.told.retain(|device, told| *device != from || told.session() != session);
-                self.doubt_second_word(session, links);
+            Err(Unmergeable::No(_)) => self.begin_anew(from, session, links),
+        }
+    }
+
+    /// The chain that a peer told by now, and how many of its records were looked at before. What it told earlier grows in
+    /// place: how often it goes on a peer chooses.
+    fn told_by_now(&mut self, from: DeviceId, session: SessionId, links: &[Signed<Custody>]) -> Option<(Chain, usize)> {
+        if links.len() > cede_wire::limits::CHAIN_RECORDS {
+            return None;
+        }
+        let known = self.chain(session);
+        let fits = |told: &&Chain| told.session() == session && known.is_none_or(|known| known.shared_with(told) > 0);
+        let fits = self.told.get(&from).filter(fits).is_some();
+        if let Some(mut told) = fits.then(|| self.told.remove(&from)).flatten() {
+            let proved = told.links().len();
+            let new = links.iter().position(|link| !told.contains(&link.hash())).unwrap_or(links.len());
+            if links.iter().skip(new).all(|link| told.append(link).is_ok()) {
+                return Some((told, proved));
+            }
+            // Where nothing of it follows it may part from what was told.
+            if told.links().len() == proved {
+                self.told.insert(from, told);
             }
         }
+        let chain = self.branch(Some(from), session, links).ok()?;
+        let proved = self.proved(Some(from), &chain);
+        Some((chain, proved))
+    }
+
+    /// Whoever goes on with what does not follow has to begin anew.
+    fn begin_anew(&mut self, from: DeviceId, session: SessionId, links: &[Signed<Custody>]) {
+        self.told.retain(|device, told| *device != from || told.session() != session);
+        self.doubt_second_word(session, links);
     }
 
     /// Whether a chain of a session that is not known here is to be kept: it ends with this device, or holds what this device
@@ -157,10 +192,27 @@ impl Custodian {
     /// Source: SPEC H-3, H-26.
     fn concerns(&self, chain: &Chain) -> bool {
         let me = self.me();
-        let signed = |chain: &Chain| chain.records().iter().any(|record| record.signer() == me);
-        let named = |chain: &Chain| chain.owned_by(me) && !signed(chain);
-        let room = || self.count(|state| state.chain.as_ref().is_some_and(named)) < limits::NAMED_IN_DOUBT;
-        chain.owner() == me || signed(chain) || self.trust != super::Trust::Whole && named(chain) && room()
+        let in_doubt = || self.trust != super::Trust::Whole && chain.owned_by(me) && self.has_room_for_named();
+        chain.owner() == me || signs(chain, me) || in_doubt()
+    }
+
+    /// Whether one more session may be kept that this device had by the word of others alone.
+    pub(super) fn has_room_for_named(&self) -> bool {
+        let me = self.me();
+        let named = |chain: &Chain| chain.owner() != me && chain.owned_by(me) && !signs(chain, me);
+        self.count(|state| state.chain.as_ref().is_some_and(named)) < limits::NAMED
+    }
+
+    /// A release that waits is not claimed any more where the session went on from there.
+    pub(super) fn pass_unclaimed(&mut self, chain: &Chain) {
+        let passed = |unclaimed: &mut Unclaimed| {
+            let head = unclaimed.links.last().map(Signed::hash);
+            head.is_some_and(|head| chain.contains(&head) && chain.head() != head)
+        };
+        let session = chain.session();
+        if self.sessions.get_mut(&session).is_some_and(|state| state.unclaimed.take_if(passed).is_some()) {
+            self.forget_empty(session);
+        }
     }
 
     /// A chain that is not kept, but in memory: what follows may carry only its end.
@@ -237,7 +289,13 @@ impl Custodian {
             self.suspend(id);
         }
         self.tell(Event::Doubted(why));
+        self.ask_again();
     }
+}
+
+/// Whether a chain holds a record that `device` signed.
+fn signs(chain: &Chain, device: DeviceId) -> bool {
+    chain.records().iter().any(|record| record.signer() == device)
 }
 
 /// How many of these records one message carries; none where it carries all. There is room for one more, a certificate that goes

@@ -59,10 +59,13 @@ impl Custodian {
         // What came after it may have been told before it.
         let later = |told: &&Chain| told.contains(&chain.head()) && told.head() != chain.head();
         if !self.has_chain(session)
-            && let Some(later) = self.told.values().find(later).cloned()
+            && let Some(later) = self.told.values().find(later)
         {
-            let new = later.links().len();
-            return self.accept_custody(session, later, new);
+            if self.has_room_for_named() {
+                let (later, new) = (later.clone(), later.links().len());
+                self.accept_custody(session, later, new);
+            }
+            return;
         }
         let waiting = self.sessions.get(&session).is_some_and(|state| state.unclaimed.is_some());
         if waiting || self.count(|state| state.unclaimed.is_some()) < limits::UNCLAIMED {

@@ -105,17 +105,21 @@ impl Custodian {
         if from.is_some() && links.len() > cede_wire::limits::CHAIN_RECORDS {
             return Err(Unmergeable::No((Refusal::TooLarge, "the custody chain is too long")));
         }
+        let chain = self.branch(from, id, links).map_err(|_| unauthorized(NOT_OURS))?;
+        let new = self.weigh(id, &chain, self.proved(from, &chain))?;
+        Ok((chain, new))
+    }
+
+    /// Whether a chain of which the first `proved` records were looked at before counts, and how many of its records are new.
+    pub(super) fn weigh(&self, id: SessionId, chain: &Chain, proved: usize) -> Result<usize, Unmergeable> {
         let known = self.chain(id);
-        let unauthorized = |detail| Unmergeable::No((Refusal::Unauthorized, detail));
-        let chain = self.branch(from, id, links);
-        let chain = chain.map_err(|_| unauthorized("the custody chain does not verify or does not follow ours"))?;
-        let judged = known.map_or(Ok(()), |known| known.judge(&chain));
+        let judged = known.map_or(Ok(()), |known| known.judge(chain));
         if let (Some(known), Err(ChainError::Passed)) = (known, &judged) {
-            return Err(self.passed(known, &chain, self.proved(from, &chain)));
+            return Err(self.passed(known, chain, proved));
         }
         // A second seize of one generation counts with its votes too, else anybody could stop a session. A second release is
         // signed by the device that was the owner: the chain that it was found in has said so.
-        if !self.counts(&chain, self.proved(from, &chain)) {
+        if !self.counts(chain, proved) {
             return Err(unauthorized(NO_VOTES));
         }
         if let Err(ChainError::Rival(rival)) = judged {
@@ -124,17 +128,17 @@ impl Custodian {
         if chain.session() != id || self.mesh != Some(chain.mesh()) {
             return Err(unauthorized("the custody chain is of another session or mesh"));
         }
-        let shared = known.map_or(0, |known| known.shared_with(&chain));
+        let shared = known.map_or(0, |known| known.shared_with(chain));
         if let Some(known) = known.filter(|known| shared < known.links().len())
-            && let Some(seize) = self.decided_alone(&chain, known.members())
+            && let Some(seize) = self.decided_alone(chain, known.members())
         {
-            return Err(near(known, &chain).then_some(seize).map_or(unauthorized(NO_VOTES), Unmergeable::Rival));
+            return Err(near(known, chain).then_some(seize).map_or(unauthorized(NO_VOTES), Unmergeable::Rival));
         }
         let new = chain.links().len().saturating_sub(shared);
-        if !self.forgot(id, &chain, new) {
-            self.knows_members(&chain, shared)?;
+        if !self.forgot(id, chain, new) {
+            self.knows_members(chain, shared)?;
         }
-        Ok((chain, new))
+        Ok(new)
     }
 
     /// The chain that records make with what is known, or with what was told before them: that proves itself as if it had come
@@ -159,7 +163,7 @@ impl Custodian {
     }
 
     /// How many records of a chain were looked at before.
-    fn proved(&self, from: Option<DeviceId>, chain: &Chain) -> usize {
+    pub(super) fn proved(&self, from: Option<DeviceId>, chain: &Chain) -> usize {
         let id = chain.session();
         let before = self.chain(id).into_iter().chain(self.told_by(from, id));
         before.map(|before| before.shared_with(chain)).max().unwrap_or(0)
@@ -197,9 +201,7 @@ impl Custodian {
     }
 
     /// What parts from the known chain may go on: with its next pieces it may take its place. Source: SPEC H-32.
-    pub(super) fn note_parted(&mut self, from: DeviceId, id: SessionId, links: &[Signed<Custody>]) {
-        let Ok(branch) = self.branch(Some(from), id, links) else { return };
-        let proved = self.proved(Some(from), &branch);
+    pub(super) fn note_parted(&mut self, from: DeviceId, branch: Chain, proved: usize) {
         if self.counts(&branch, proved) && self.knows_members(&branch, proved).is_ok() {
             self.note_told(from, branch);
         }
@@ -331,6 +333,11 @@ impl Custodian {
     /// offers alone must not fill the memory. A vote is known. Source: SPEC H-31.
     pub(super) fn forget_attempt(&mut self, session: SessionId, handoff: HandoffId) {
         self.declined.push(handoff);
+        self.forget_empty(session);
+    }
+
+    /// Forgets a session of which nothing is known.
+    pub(super) fn forget_empty(&mut self, session: SessionId) {
         let empty = |s: &Session| s.chain.is_none() && s.unclaimed.is_none() && s.voted.is_none();
         if self.sessions.get(&session).is_some_and(empty) {
             self.sessions.remove(&session);
@@ -349,6 +356,12 @@ impl Custodian {
         self.sessions.get(&session)?.asked.as_ref().map(|asked| &asked.offer)
     }
 }
+
+fn unauthorized(detail: &'static str) -> Unmergeable {
+    Unmergeable::No((Refusal::Unauthorized, detail))
+}
+
+const NOT_OURS: &str = "the custody chain does not verify or does not follow ours";
 
 const NO_VOTES: &str = "a seize without the votes that it takes";
 

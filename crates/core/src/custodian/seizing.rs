@@ -249,6 +249,7 @@ impl Custodian {
         };
         let records = vec![Record::Custody(certificate), state.become_seizer(session, longer, staged)];
         self.told.retain(|_, told| told.session() != session);
+        self.withdraw(session, Refusal::AlreadyOwner);
         self.persist(records);
         self.tell(Event::SeizedHere { session, from: owner, token: next_token, head, staged });
         if let Some(handoff) = staged {

@@ -75,7 +75,7 @@ impl Custodian {
     fn chain_of_query(&self, from: DeviceId, asks: &Asks<'_>) -> Result<Chain, No> {
         let chain = match self.merge(Some(from), asks.session, asks.chain) {
             Ok((chain, _)) => chain,
-            Err(Unmergeable::Rival(_)) => self.contested_chain(asks)?,
+            Err(Unmergeable::Rival(_)) => self.contested_chain(from, asks)?,
             Err(Unmergeable::No(no)) => return Err(no),
         };
         let theirs = asks.chain.last().map(Signed::hash);
@@ -87,10 +87,9 @@ impl Custodian {
 
     /// Of chains that claim one place a device may vote for any: a seize in a higher generation is what ends that.
     /// Source: SPEC H-33.
-    fn contested_chain(&self, asks: &Asks<'_>) -> Result<Chain, No> {
-        let state = self.sessions.get(&asks.session).filter(|state| state.contested.is_some());
-        let known = state.and_then(|state| state.chain.as_ref());
-        let chain = known.and_then(|known| known.branch(asks.chain).ok());
+    fn contested_chain(&self, from: DeviceId, asks: &Asks<'_>) -> Result<Chain, No> {
+        let contested = self.sessions.get(&asks.session).filter(|state| state.contested.is_some());
+        let chain = contested.and_then(|_| self.branch(Some(from), asks.session, asks.chain).ok());
         chain.ok_or((Refusal::Unauthorized, "the custody chain does not follow ours"))
     }
 

@@ -254,7 +254,7 @@ fn made_up(net: &Net, key: &SessionKey) -> PeerMessage {
 fn chain_that_names_a_device_takes_nothing_from_it_and_fills_no_journal() {
     let mut net = Net::three();
     net.know_all();
-    let keys = (0..limits::NAMED_IN_DOUBT + 10).map(|n| named(&format!("s{n}")));
+    let keys = (0..limits::NAMED + 10).map(|n| named(&format!("s{n}")));
     let messages: Vec<PeerMessage> = [key()].into_iter().chain(keys).map(|key| made_up(&net, &key)).collect();
     messages.iter().take(200).for_each(|message| net.deliver(B, A, message));
     assert!(net.nodes[A].custodian.may_act(session()), "what never moved is taken from its device by a letter");
@@ -264,7 +264,7 @@ fn chain_that_names_a_device_takes_nothing_from_it_and_fills_no_journal() {
     net.crash(A);
     net.know_all();
     messages.iter().for_each(|message| net.deliver(B, A, message));
-    assert_eq!(net.nodes[A].custodian.sessions.len(), limits::NAMED_IN_DOUBT);
+    assert_eq!(net.nodes[A].custodian.sessions.len(), limits::NAMED);
 }
 
 /// Shows: H-3, H-33
@@ -309,6 +309,51 @@ fn release_that_waits_is_not_claimed_once_a_later_owner_was_told() {
         assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(B))));
         assert_eq!(net.after_crash(A), net.standing(A));
     }
+}
+
+/// Shows: H-3, H-15
+#[test]
+#[cfg_attr(miri, ignore = "thousands of signatures take the interpreter hours")]
+fn releases_that_wait_and_were_passed_fill_no_journal() {
+    for told_first in [false, true] {
+        let mut net = Net::three();
+        net.know_all();
+        let keys: Vec<SessionKey> = (0..limits::NAMED + 10).map(|n| named(&format!("s{n}"))).collect();
+        for key in &keys {
+            let chain = made_up(&net, key);
+            let PeerMessage::Custody(links) = &chain else { panic!("no chain") };
+            let released = PeerMessage::Release { certificate: links[1].clone(), chain: vec![links[0].clone()] };
+            let messages = if told_first { [chain, released] } else { [released, chain] };
+            messages.iter().for_each(|message| net.deliver(B, A, message));
+        }
+        let custodian = &mut net.nodes[A].custodian;
+        assert_eq!((custodian.sessions.len(), custodian.unclaimed().count()), (limits::NAMED, 0));
+        let last = keys.last().unwrap().id();
+        assert_eq!(custodian.claim(last, HandoffId::new([200; 16])), Err(Refusal::Expired), "two devices act");
+    }
+}
+
+/// Shows: H-3, H-26
+#[test]
+fn what_was_told_before_a_doubt_is_kept_in_it() {
+    let mut net = Net::three();
+    net.know_all();
+    let forgotten = named("s2").id();
+    let seized = made_up(&net, &named("s2"));
+    net.deliver(B, A, &seized);
+    assert!(net.nodes[A].custodian.may_act(forgotten), "a letter takes a session");
+    let (a, to) = (net.nodes[A].local.clone(), net.id(C));
+    let first = genesis(&a, &key());
+    let given = a.sign(&Custody::Release(release(&a, to, &first, 0))).unwrap();
+    net.deliver(C, A, &PeerMessage::Custody(vec![first, given]));
+    assert_eq!(net.nodes[A].custodian.trust, Trust::Unconfirmed);
+    let asks = |mail: &&Mail| mail.to == B && matches!(mail.message, PeerMessage::CustodyQuery(_));
+    assert!(net.mail.iter().any(|mail| asks(&mail)), "who told it before is not asked again");
+    net.deliver(B, A, &seized);
+    net.nodes[A].custodian.confirm_all();
+    net.drain(A);
+    assert_eq!(net.nodes[A].custodian.standing(forgotten), Some(Standing::Elsewhere(net.id(B))), "two devices act");
+    assert!(!net.nodes[A].custodian.may_act(forgotten));
 }
 
 /// Shows: H-9, H-26

@@ -207,6 +207,12 @@ fn chain_that_parted_takes_the_place_of_the_known_one_also_in_pieces() {
         }
         let answers = net.sent.iter().filter(|(from, _)| *from == C).count();
         assert_eq!(answers, 1, "each piece is answered with all that is known");
+        if rival {
+            let chain = before.chunks(3).last().unwrap().to_vec();
+            net.deliver(B, C, &PeerMessage::SeizeQuery { session: session(), generation: 2, members: 3, chain });
+            let PeerMessage::SeizeAnswer { answer, .. } = net.last_sent(C) else { panic!("no answer") };
+            assert!(answer.is_ok(), "a side that is told in pieces gets no vote: {answer:?}");
+        }
         net.deliver(B, C, &PeerMessage::Custody(last.to_vec()));
         assert_eq!(net.standing(C), Some(Standing::SeizedBy(b.device())), "two devices act");
         assert_eq!(net.after_crash(C), net.standing(C));

@@ -490,6 +490,23 @@ fn copy_that_is_lost_while_the_votes_come_is_not_seized_with() {
     assert_eq!(net.token(B).generation, 0);
 }
 
+/// Shows: H-12, H-31
+#[test]
+fn question_that_waits_for_a_session_is_moot_once_it_is_seized_here() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.give(B, A);
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    let handoff = net.give(A, B);
+    assert!(net.nodes[B].custodian.asked(session()).is_some());
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    assert!(net.acts(B));
+    assert!(net.nodes[B].custodian.asked(session()).is_none(), "a yes to it would name what is over");
+    let withdrawn = |event: &Event| matches!(event, Event::Withdrawn { handoff: gone, .. } if *gone == handoff);
+    assert!(net.nodes[B].told.iter().any(withdrawn));
+}
+
 /// Shows: H-28, H-32
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
