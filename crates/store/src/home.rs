@@ -208,8 +208,11 @@ fn create(dir: &Path) -> Result<(), DiskFault> {
     }
     let parent = disk::parent_of(dir);
     fs::create_dir_all(parent).map_err(while_doing("create the directory above"))?;
-    DirBuilder::new().mode(0o700).create(dir).map_err(while_doing("create the directory"))?;
-    disk::sync_dir(parent)
+    match DirBuilder::new().mode(0o700).create(dir) {
+        // Another daemon that starts at this moment was first.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(while_doing("create the directory")(error)),
+        _ => disk::sync_dir(parent),
+    }
 }
 
 fn inspect(dir: &Path) -> Result<(), OpenError> {

@@ -31,6 +31,27 @@ fn second_daemon_is_refused_and_told_who_holds_it() {
     Home::open(&path).unwrap();
 }
 
+/// Shows: J-15
+#[test]
+fn of_those_that_begin_at_once_in_a_new_place_one_holds_it() {
+    for _ in 0..50 {
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("home");
+        let start = std::sync::Barrier::new(8);
+        let opened: Vec<Result<Home, OpenError>> = std::thread::scope(|threads| {
+            let open = || {
+                start.wait();
+                Home::open(&path)
+            };
+            let all: Vec<_> = (0..8).map(|_| threads.spawn(open)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(opened.iter().filter(|one| one.is_ok()).count(), 1);
+        let refused = opened.iter().filter_map(|one| one.as_ref().err());
+        assert!(refused.into_iter().all(|why| matches!(why, OpenError::Held { .. })), "{opened:?}");
+    }
+}
+
 /// A daemon was killed while it started a program, which holds the lock until it runs.
 #[test]
 fn lock_that_outlives_its_daemon_for_a_moment_is_waited_for() {
