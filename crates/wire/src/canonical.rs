@@ -95,9 +95,7 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for AtMost<MOST, 
             }
             values.push(value);
         }
-        if values.len() > AHEAD {
-            values.shrink_to_fit();
-        }
+        values.shrink_to_fit();
         Ok(values)
     }
 }

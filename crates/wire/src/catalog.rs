@@ -173,9 +173,6 @@ impl Catalog {
             return Err(DecodeError::TooLong("Catalog"));
         }
         let catalog: Self = decode(bytes)?;
-        if catalog.entries.len() > CATALOG_ENTRIES {
-            return Err(DecodeError::TooLong("Catalog"));
-        }
         if well_formed(&catalog.entries) { Ok(catalog) } else { Err(DecodeError::Malformed("Catalog")) }
     }
 
@@ -199,10 +196,7 @@ pub fn distinct_chunks(entries: &[Entry]) -> Vec<ChunkRef> {
 
 /// Entries in order, none twice, each sound in itself.
 pub(crate) fn well_formed(entries: &[Entry]) -> bool {
-    let ordered = entries.windows(2).all(|pair| match pair {
-        [a, b] => (a.place, &a.path) < (b.place, &b.path),
-        _ => true,
-    });
+    let ordered = entries.is_sorted_by(|a, b| (a.place, &a.path) < (b.place, &b.path));
     ordered && entries.iter().all(|entry| sound(&entry.body))
 }
 
