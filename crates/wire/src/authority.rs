@@ -162,6 +162,8 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canonical::decode;
+    use crate::numbers::{of_zeros, sentence};
 
     #[test]
     fn subject_is_whole_or_none() {
@@ -175,5 +177,46 @@ mod tests {
         assert_eq!(subject.lines().len(), SUBJECT_LINES);
         let content = Hash::of(b"x");
         assert_eq!((subject.bound_to(content).content(), Subject::default().text()), (Some(content), ""));
+    }
+
+    /// Shows: U-7
+    #[test]
+    fn lines_count_against_the_length_of_a_subject() {
+        let subject = Subject::new(&"x".repeat(SUBJECT_BYTES - 9)).unwrap();
+        assert_eq!(subject.clone().with("name", "value!"), Err(SubjectTooLong));
+        let longest = subject.with("name", "value").unwrap();
+        assert_eq!(longest.lines(), [("name".to_owned(), "value".to_owned())]);
+        assert_eq!(longest.text().len(), SUBJECT_BYTES - 9);
+    }
+
+    /// Shows: U-7
+    #[test]
+    fn what_is_shown_comes_back_and_another_subject_is_another_question() {
+        let shown = Shown {
+            capability: Capability::File,
+            reach: Reach::Request,
+            device: DeviceId::new([1; 32]),
+            session: Some(SessionId::new([2; 16])),
+            locality: Locality::AnotherHost,
+            subject: Subject::new("one").unwrap(),
+            connection: ConnectionId::new([3; 16]),
+            number: 4,
+            asked_unix_ms: 5,
+            expires_unix_ms: 6,
+        };
+        assert_eq!(decode(&shown.to_bytes()), Ok(shown.clone()));
+        let other = shown.about(&Subject::new("two").unwrap().bound_to(Hash::of(b"x")));
+        assert_eq!((other.subject.text(), other.number), ("two", 4));
+        assert_ne!(other.hash(), shown.hash());
+        assert_eq!(other.about(&shown.subject).hash(), shown.hash());
+    }
+
+    #[test]
+    fn rule_is_called_as_its_number_is() {
+        let words: Vec<_> = sentence("\nRules");
+        assert_eq!(words.len(), 4);
+        for (number, word) in words {
+            assert_eq!(of_zeros::<Rule>(number).map(Rule::word), Some(word));
+        }
     }
 }

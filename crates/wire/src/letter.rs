@@ -355,6 +355,8 @@ pub enum LetterRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canonical::decode;
+    use crate::numbers::{of_zeros, sentence, tell_apart};
 
     /// Shows: M-4
     #[test]
@@ -378,16 +380,51 @@ mod tests {
 
     #[test]
     fn words_of_a_letter_are_in_no_debug_text() {
-        let letter = Letter {
+        let letter = letter("meet me at noon", None);
+        assert_eq!(format!("{letter:?}"), format!("Letter({}, 15 bytes)", letter.digest().short()));
+    }
+
+    fn letter(text: &str, part: Option<LetterPart>) -> Letter {
+        Letter {
             nonce: [1; 16],
             session: None,
             in_reply_to: None,
             conversation: None,
             hops: 0,
             told_unix_ms: 1,
-            text: "meet me at noon".to_owned(),
-            part: None,
+            text: text.to_owned(),
+            part,
+        }
+    }
+
+    #[test]
+    fn bytes_of_a_letter_are_its_words_and_its_part() {
+        let part = LetterPart { kind: 1, body: vec![0; 7] };
+        for (letter, bytes) in [(letter("", None), 0), (letter("wörd", None), 5), (letter("wörd", Some(part)), 12)] {
+            assert_eq!((letter.bytes(), LetterFacts::of(&letter).bytes), (bytes, bytes as u32));
+            assert_eq!(decode(&encode(&letter)), Ok(letter));
+        }
+    }
+
+    #[test]
+    fn name_of_a_letter_tells_it_from_the_next_one() {
+        let id = LetterId {
+            origin: DeviceId::new([1; 32]),
+            incarnation: Incarnation::new([2; 16]),
+            stream: DeviceId::new([3; 32]),
+            seq: 4,
         };
-        assert!(!format!("{letter:?}").contains("noon"));
+        let names = [id, LetterId { seq: 5, ..id }].map(|id| id.short());
+        assert!(tell_apart(names.iter().map(String::as_str)));
+        assert!(names.iter().all(|name| name.len() == 8 && name.bytes().all(|b| b.is_ascii_hexdigit())), "{names:?}");
+    }
+
+    #[test]
+    fn state_is_called_as_its_number_is() {
+        for (number, name) in sentence("What became of a letter") {
+            let state: LetterState = of_zeros(number).unwrap();
+            assert_eq!(name.split_whitespace().next(), Some(state.word()));
+        }
+        assert_eq!(of_zeros::<LetterState>(7), None);
     }
 }

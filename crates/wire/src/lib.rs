@@ -25,6 +25,8 @@ pub mod letter;
 pub mod limits;
 pub mod member;
 pub mod message;
+#[cfg(test)]
+mod numbers;
 pub mod pairing;
 pub mod path;
 pub mod record;

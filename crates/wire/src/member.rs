@@ -98,3 +98,23 @@ impl Signable for MemberEntry {
         self.by
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::{of_zeros, table};
+
+    /// Shows: P-6
+    #[test]
+    fn capability_is_called_as_its_number_is() {
+        let table = table("Capabilities");
+        assert_eq!(
+            Capability::ALL.map(Capability::name).to_vec(),
+            table.iter().map(|(_, name)| *name).collect::<Vec<_>>()
+        );
+        for (number, name) in table {
+            assert_eq!(of_zeros::<Capability>(number).map(Capability::name), Some(name));
+        }
+        assert_eq!(of_zeros::<Capability>(Capability::ALL.len() as u16), None);
+    }
+}

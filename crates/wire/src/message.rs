@@ -322,3 +322,67 @@ impl PeerMessage {
         if message.kind() == header.kind { Ok(Some(message)) } else { Err(DecodeError::Malformed("PeerMessage")) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Incarnation;
+    use crate::numbers::{of_zeros, table, variant};
+
+    #[test]
+    fn every_message_comes_back_under_its_own_kind_only() {
+        let table = table("Control frames");
+        let kinds = table.len() as u16;
+        for (kind, name) in table {
+            let message: PeerMessage = of_zeros(kind).unwrap();
+            assert_eq!((message.kind(), variant(&message).as_str()), (kind, name));
+            let frame = message.to_frame().unwrap();
+            let (header, body) = frame.split_first_chunk().unwrap();
+            let header = Header::from_bytes(*header).unwrap();
+            assert_eq!((header.kind, header.length as usize), (kind, body.len()));
+            assert_eq!(PeerMessage::from_frame(header, body), Ok(Some(message)));
+            let other = Header { kind: (kind + 1) % kinds, ..header };
+            assert_eq!(PeerMessage::from_frame(other, body), Err(DecodeError::Malformed("PeerMessage")));
+        }
+        assert_eq!(of_zeros::<PeerMessage>(kinds), None);
+    }
+
+    #[test]
+    fn kinds_of_others_and_of_later_versions_are_skipped() {
+        let kinds = table("Control frames").len() as u16;
+        for kind in [kinds, crate::pairing::PAIRING_KIND, u16::MAX] {
+            assert_eq!(PeerMessage::from_frame(Header { kind, length: 0 }, &[]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn message_longer_than_a_frame_is_not_sent() {
+        let (origin, incarnation) = (DeviceId::new([1; 32]), Incarnation::new([2; 16]));
+        let task = LetterId { origin, incarnation, stream: origin, seq: 3 };
+        let said = |chars: usize| PeerMessage::TaskProgress { task, line: "x".repeat(chars) };
+        let around = encode(&said(limits::FRAME_BODY_BYTES / 2)).len() - limits::FRAME_BODY_BYTES / 2;
+        let most = limits::FRAME_BODY_BYTES - around;
+        let longest = said(most).to_frame().unwrap();
+        assert_eq!(longest.len(), crate::frame::HEADER_BYTES + limits::FRAME_BODY_BYTES);
+        assert_eq!(said(most + 1).to_frame(), Err(DecodeError::TooLong("PeerMessage")));
+    }
+
+    #[test]
+    fn highest_version_that_both_speak_is_agreed_on() {
+        let hello = |(protocol_min, protocol_max): (u16, u16)| {
+            let hello = of_zeros(0).unwrap();
+            let PeerMessage::Hello(hello) = hello else { panic!("0 is Hello") };
+            Hello { protocol_min, protocol_max, ..hello }
+        };
+        for (ours, theirs, agreed) in [
+            ((1, 1), (1, 1), Some(1)),
+            ((1, 4), (2, 3), Some(3)),
+            ((2, 4), (4, 9), Some(4)),
+            ((3, 4), (1, 2), None),
+            ((5, 5), (4, 4), None),
+        ] {
+            assert_eq!(hello(ours).agree(&hello(theirs)), agreed, "{ours:?} {theirs:?}");
+            assert_eq!(hello(theirs).agree(&hello(ours)), agreed, "{theirs:?} {ours:?}");
+        }
+    }
+}

@@ -145,4 +145,23 @@ mod tests {
             assert_eq!(PairMessage::from_frame(Header { kind, length: 0 }, &[]), Ok(None));
         }
     }
+
+    #[test]
+    fn message_longer_than_a_frame_is_not_sent() {
+        // The variant, three bytes of length, the name.
+        let said = |bytes: usize| PairMessage::Name { name: "x".repeat(bytes - 4) }.to_frame();
+        let longest = said(limits::FRAME_BODY_BYTES).unwrap();
+        assert_eq!(longest.len(), crate::frame::HEADER_BYTES + limits::FRAME_BODY_BYTES);
+        assert_eq!(said(limits::FRAME_BODY_BYTES + 1), Err(DecodeError::TooLong("PairMessage")));
+    }
+
+    #[test]
+    fn every_message_has_the_number_of_its_name() {
+        let table = crate::numbers::table("Pairing frames");
+        for (kind, name) in &table {
+            let message: PairMessage = crate::numbers::of_zeros(kind - PAIRING_KIND).unwrap();
+            assert_eq!((message.kind(), crate::numbers::variant(&message).as_str()), (*kind, *name));
+        }
+        assert_eq!(crate::numbers::of_zeros::<PairMessage>(table.len() as u16), None);
+    }
 }

@@ -257,3 +257,25 @@ impl Record {
         decode(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::{of_zeros, table, variant};
+    use crate::session::{AgentKind, NativeId};
+
+    #[test]
+    fn every_record_comes_back_under_its_own_number() {
+        let key = SessionKey { agent: AgentKind::Codex, native: NativeId::parse("one").unwrap() };
+        let placed = PlacedSession { key, title: "title".to_owned(), directory: b"/home/one".to_vec(), root: None };
+        let table = table("Journal records");
+        for (kind, name) in &table {
+            let record = of_zeros(*kind).unwrap_or_else(|| Record::Placed(placed.clone()));
+            assert_eq!((record.kind(), variant(&record).as_str()), (*kind, *name));
+            let bytes = record.to_bytes();
+            assert_eq!(u16::from(bytes[0]), *kind);
+            assert_eq!(Record::from_bytes(&bytes), Ok(record));
+        }
+        assert_eq!(of_zeros::<Record>(table.len() as u16), None);
+    }
+}

@@ -105,3 +105,21 @@ impl core::fmt::Display for Refusal {
         f.write_str(self.word())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::{of_zeros, table};
+
+    /// Shows: R-1
+    #[test]
+    fn refusal_is_called_as_its_number_is() {
+        let table = table("Refusals");
+        assert_eq!(Refusal::ALL.len(), table.len());
+        for ((number, word), refusal) in table.into_iter().zip(Refusal::ALL) {
+            assert_eq!(of_zeros(number), Some(refusal));
+            assert_eq!((refusal.word(), refusal.to_string().as_str()), (word, word));
+        }
+        assert_eq!(of_zeros::<Refusal>(Refusal::ALL.len() as u16), None);
+    }
+}

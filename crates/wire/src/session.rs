@@ -163,6 +163,7 @@ pub struct Requirement {
 mod tests {
     use super::*;
     use crate::canonical::{decode, encode};
+    use crate::numbers::{of_zeros, table};
 
     /// Shows: T-4
     #[test]
@@ -172,5 +173,32 @@ mod tests {
         }
         let good = NativeId::parse("ses_dd80-e25A").unwrap();
         assert_eq!(decode::<NativeId>(&encode(&good)), Ok(good));
+    }
+
+    #[test]
+    fn native_id_is_up_to_128_plain_characters() {
+        for good in ["a", "Z9", "_-", &"x".repeat(128)] {
+            let native = NativeId::parse(good).unwrap();
+            assert_eq!((native.as_str(), native.to_string().as_str()), (good, good));
+            assert_eq!(encode(&native), encode(&good.to_owned()));
+        }
+    }
+
+    #[test]
+    fn agent_is_called_as_its_number_is() {
+        let table = table("Agents");
+        assert_eq!(AgentKind::ALL.len(), table.len());
+        for ((number, name), agent) in table.into_iter().zip(AgentKind::ALL) {
+            assert_eq!((of_zeros(number), agent.name()), (Some(agent), name));
+        }
+        assert_eq!(of_zeros::<AgentKind>(AgentKind::ALL.len() as u16), None);
+    }
+
+    /// The id follows from the agent and its id alone, and neither runs into the other.
+    #[test]
+    fn sessions_of_other_agents_or_ids_are_others() {
+        let keys = AgentKind::ALL.map(|agent| ["a", "b", "ab"].map(|text| (agent, NativeId::parse(text).unwrap())));
+        let ids = keys.into_iter().flatten().map(|(agent, native)| SessionKey { agent, native }.id());
+        assert_eq!(ids.collect::<std::collections::BTreeSet<_>>().len(), 15);
     }
 }

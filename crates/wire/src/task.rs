@@ -213,6 +213,7 @@ pub enum TaskRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::{of_zeros, sentence};
 
     fn scope() -> TaskScope {
         TaskScope { minutes: 20, ..TaskScope::default() }
@@ -258,5 +259,70 @@ mod tests {
             + limits::TASK_TOOLS * (limits::TASK_TOOL_BYTES + 2)
             + limits::DETAIL_CHARS;
         assert!(most <= limits::SUBJECT_BYTES, "{most}");
+    }
+
+    /// Shows: E-2
+    #[test]
+    fn scope_is_one_up_to_its_bounds() {
+        let words = "x".repeat(limits::TASK_BYTES);
+        assert_eq!(scope().check(&words), Ok(()));
+        let tool = "x".repeat(limits::TASK_TOOL_BYTES);
+        let path = "x".repeat(limits::PATH_BYTES);
+        let minutes = |minutes| TaskScope { minutes, ..scope() };
+        let turns = |turns| TaskScope { turns: Some(turns), ..scope() };
+        let tools = |name: &str, count| TaskScope { tools: vec![name.to_owned(); count], ..scope() };
+        let directory = |name: &str| TaskScope { directory: Some(name.to_owned()), ..scope() };
+        let agent = |agent| TaskScope { agent: Some(agent), ..scope() };
+        for (scope, says) in [
+            (minutes(1), Ok(())),
+            (minutes(limits::TASK_MINUTES), Ok(())),
+            (turns(1), Ok(())),
+            (turns(limits::TASK_TURNS), Ok(())),
+            (turns(limits::TASK_TURNS + 1), Err(ScopeFault::Turns)),
+            (tools("Web_fetch2", 1), Ok(())),
+            (tools(&tool, limits::TASK_TOOLS), Ok(())),
+            (tools(&tool, limits::TASK_TOOLS + 1), Err(ScopeFault::Tool)),
+            (tools(&format!("{tool}x"), 1), Err(ScopeFault::Tool)),
+            (directory("~/work"), Ok(())),
+            (directory(&path), Ok(())),
+            (directory(&format!("{path}x")), Err(ScopeFault::Directory)),
+            (directory(""), Err(ScopeFault::Directory)),
+            (agent(AgentKind::Codex), Ok(())),
+        ] {
+            assert_eq!(scope.check("x"), says);
+        }
+    }
+
+    #[test]
+    fn every_part_is_read_as_what_it_is() {
+        let result = TaskResult {
+            outcome: TaskOutcome::Refused(Refusal::Declined),
+            agent: Some(AgentKind::ClaudeCode),
+            directory: "/home/one".to_owned(),
+            exit: Some(-1),
+            took_ms: 2,
+            changes: "M a".to_owned(),
+            cost_micro_usd: Some(3),
+            turns: Some(4),
+            output_bytes: 5,
+            note: "why".to_owned(),
+        };
+        let withdrawn: LetterId = of_zeros(1).unwrap();
+        let parts = [Part::Task(scope()), Part::Result(Box::new(result)), Part::Withdrawn(withdrawn)];
+        for (number, part) in (1..).zip(parts) {
+            let sent = part.to_part();
+            assert_eq!((sent.kind, Part::read(&sent)), (number, Ok(Some(part))));
+        }
+    }
+
+    #[test]
+    fn outcome_is_called_as_its_number_is() {
+        let named = sentence("How a task ended");
+        assert_eq!(named.len(), 6);
+        for (number, name) in named {
+            let word = of_zeros::<TaskOutcome>(number).unwrap().word().replace('-', " ");
+            assert!(name.starts_with(&word) && !word.is_empty(), "{number}: {word}");
+        }
+        assert_eq!(of_zeros::<TaskOutcome>(6), None);
     }
 }

@@ -164,3 +164,42 @@ impl TerminalBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{Said, Voice};
+    use crate::limits::SAID_AT_ONCE;
+    use crate::numbers::of_zeros;
+
+    #[test]
+    fn message_has_one_side_that_says_it() {
+        let bodies: Vec<TerminalBody> = (0..).map_while(of_zeros).collect();
+        assert_eq!(bodies.len(), 18);
+        for (number, body) in bodies.into_iter().enumerate() {
+            let of_viewer = [0, 4, 6, 7, 8, 9, 10, 11, 15].contains(&number);
+            assert_eq!(TerminalMessage { viewing: 1, body }.is_from_host(), !of_viewer, "{number}");
+        }
+    }
+
+    #[test]
+    fn message_keeps_to_its_bounds() {
+        let output = |count| TerminalBody::Output { fresh: None, bytes: vec![0; count], next: None };
+        let piece = |count| {
+            let said = vec![Said::new(Voice::Person, "x"); count];
+            let Some(TerminalBody::Piece(piece)) = of_zeros(16) else { panic!("16 is Piece") };
+            TerminalBody::Piece(Piece { said, ..piece })
+        };
+        for (most, longer) in [
+            (output(TERMINAL_OUTPUT_BYTES), output(TERMINAL_OUTPUT_BYTES + 1)),
+            (
+                TerminalBody::Typed(vec![0; TERMINAL_OUTPUT_BYTES]),
+                TerminalBody::Typed(vec![0; TERMINAL_OUTPUT_BYTES + 1]),
+            ),
+            (piece(SAID_AT_ONCE), piece(SAID_AT_ONCE + 1)),
+        ] {
+            assert!(most.fits() && !longer.fits());
+        }
+        assert!((0..).map_while(of_zeros).all(|body: TerminalBody| body.fits()));
+    }
+}

@@ -1,0 +1,40 @@
+//! `proto/NUMBERS.md`, for the tests that hold the code against it.
+
+use serde::de::DeserializeOwned;
+
+const PAGE: &str = include_str!("../../../proto/NUMBERS.md");
+
+/// Numbers and names in the table that follows a heading.
+pub(crate) fn table(heading: &str) -> Vec<(u16, &'static str)> {
+    let (_, below) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+    let rows = below.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|row| row.split('|').map(str::trim).skip(1));
+    cells.filter_map(|mut row| Some((row.next()?.parse().ok()?, row.next()?))).collect()
+}
+
+/// Numbers and names of a list in a sentence, from behind these words to the full stop.
+pub(crate) fn sentence(words: &str) -> Vec<(u16, &'static str)> {
+    let (_, behind) = PAGE.split_once(&format!("{words}: ")).unwrap();
+    let (list, _) = behind.split_once('.').unwrap();
+    let items = list.split(',').map(|item| item.trim().split_once(' ').unwrap());
+    items.map(|(number, name)| (number.parse().unwrap(), name)).collect()
+}
+
+/// The variant with this number, with zeros, empty lists and nones in it; none where no variant has the number.
+pub(crate) fn of_zeros<T: DeserializeOwned>(number: u16) -> Option<T> {
+    let mut bytes = [0; 512];
+    bytes[0] = u8::try_from(number).unwrap();
+    postcard::take_from_bytes(&bytes).ok().map(|(value, _)| value)
+}
+
+/// The name of a value's variant.
+pub(crate) fn variant(value: &impl core::fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    text.split([' ', '(']).next().unwrap().to_owned()
+}
+
+/// Whether every word is one, and none is said twice.
+pub(crate) fn tell_apart<'a>(words: impl IntoIterator<Item = &'a str>) -> bool {
+    let mut seen = std::collections::BTreeSet::new();
+    words.into_iter().all(|word| !word.is_empty() && seen.insert(word))
+}
