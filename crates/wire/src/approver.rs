@@ -195,3 +195,81 @@ pub enum ApproverMessage {
         showing: ShowingId,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authority::{Locality, Reach, Subject};
+    use crate::id::ConnectionId;
+    use crate::member::Capability;
+
+    fn posed(wants: Wanted, title: String) -> Posed {
+        Posed {
+            at: DeviceId::new([1; 32]),
+            question: ApprovalId::new([2; 8]),
+            who: DeviceId::new([3; 32]),
+            of: AuditOf::Many,
+            about: Hash::of(b"about"),
+            wants,
+            title,
+            agent: Some(AgentKind::Codex),
+            directory: "/home/one".to_owned(),
+            turns: 4,
+            inventory: Vec::new(),
+            executables: vec!["run.sh".to_owned()],
+            dotfiles: vec![".env".to_owned()],
+            configuration_as_code: vec!["Makefile".to_owned()],
+            limit_bytes: 5,
+            secret_looking: vec!["key.pem".to_owned()],
+            files: vec![ShownPath { path: "a/".to_owned(), files: 2, bytes: 6 }],
+            note: "hello".to_owned(),
+        }
+    }
+
+    fn capability(capability: Capability) -> Wanted {
+        let shown = Shown {
+            capability,
+            reach: Reach::Request,
+            device: DeviceId::new([3; 32]),
+            session: None,
+            locality: Locality::AnotherHost,
+            subject: Subject::new("words").unwrap(),
+            connection: ConnectionId::new([4; 16]),
+            number: 7,
+            asked_unix_ms: 8,
+            expires_unix_ms: 9,
+        };
+        Wanted::Capability { shown: Box::new(shown), held: true }
+    }
+
+    /// Shows: U-15
+    #[test]
+    fn posed_question_comes_back_and_its_hash_is_that_of_its_bytes() {
+        for wants in [Wanted::Receive, Wanted::Give, capability(Capability::Drive)] {
+            let posed = posed(wants, "title".to_owned());
+            let bytes = posed.to_bytes();
+            assert_eq!(posed.hash(), Posed::hash_of(&bytes));
+            assert_ne!(posed.hash(), Hash::of(&bytes), "under a domain of its own");
+            assert_eq!(Posed::from_bytes(&bytes), Ok(posed));
+        }
+    }
+
+    /// Shows: U-16
+    #[test]
+    fn posed_question_has_at_most_its_bytes() {
+        let around = posed(Wanted::Give, "x".repeat(20_000)).to_bytes().len() - 20_000;
+        let longest = posed(Wanted::Give, "x".repeat(POSED_BYTES - around));
+        assert_eq!(longest.to_bytes().len(), POSED_BYTES);
+        assert_eq!(Posed::from_bytes(&longest.to_bytes()), Ok(longest));
+        let longer = posed(Wanted::Give, "x".repeat(POSED_BYTES - around + 1));
+        assert_eq!(Posed::from_bytes(&longer.to_bytes()), Err(DecodeError::TooLong("Posed")));
+    }
+
+    #[test]
+    fn wish_is_named_as_people_read_it() {
+        assert_eq!((Wanted::Receive.word(), Wanted::Give.word()), ("receive", "give"));
+        for wanted in Capability::ALL {
+            assert_eq!(capability(wanted).word(), wanted.name());
+        }
+    }
+}

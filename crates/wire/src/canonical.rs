@@ -209,7 +209,36 @@ mod tests {
         use serde::de::value::{Error, SeqDeserializer};
         let list = |end| SeqDeserializer::<_, Error>::new((0..end).filter(|_: &u8| true));
         assert_eq!(at_most::<3, u8, _>(list(3)), Ok(vec![0, 1, 2]));
-        assert!(at_most::<3, u8, _>(list(4)).is_err());
+        let longer = |read: Result<Vec<u8>, Error>| read.unwrap_err().to_string();
+        assert_eq!(longer(at_most::<3, _, _>(list(4))), "invalid length 4, expected at most 3 values");
+        // One that says it.
+        let said = SeqDeserializer::new(vec![7_u8; 9].into_iter());
+        assert_eq!(longer(at_most::<3, _, _>(said)), "invalid length 9, expected at most 3 values");
+    }
+
+    #[test]
+    fn list_takes_no_more_memory_than_its_values_need() {
+        #[derive(Serialize, Deserialize)]
+        struct Long(#[serde(deserialize_with = "at_most::<3_000, _, _>")] Vec<u8>);
+
+        for length in [1, AHEAD, AHEAD + 1] {
+            let list: Long = decode(&encode(&Long(vec![7; length]))).unwrap();
+            assert_eq!((list.0.len(), list.0.capacity()), (length, length));
+        }
+    }
+
+    #[test]
+    fn signed_value_comes_back_with_every_byte_of_its_parts() {
+        let signature: [u8; 64] = core::array::from_fn(|place| place as u8);
+        let key = DeviceKey::new([9; 32]);
+        let signed = Signed::<Three>::from_parts(vec![1, 7], key, signature);
+        let back: Signed<Three> = decode(&encode(&signed)).unwrap();
+        assert_eq!((back.bytes(), back.key(), back.signature()), (&[1, 7][..], &key, &signature));
+        assert_eq!(back.hash(), Hash::of(&[1, 7]));
+        // The wire has the length, the bytes, the key, the signature, and nothing between them.
+        assert_eq!(encode(&signed), [&[2, 1, 7][..], key.as_bytes(), &signature].concat());
+        let shown = format!("::Three {} by {:?})", signed.hash(), key.device());
+        assert!(format!("{signed:?}").ends_with(&shown), "{signed:?}");
     }
 
     #[test]

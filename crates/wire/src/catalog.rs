@@ -216,6 +216,8 @@ fn sound(body: &Body) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{CHUNK_MAX_BYTES, PATH_BYTES};
+    use crate::session::{AgentKind, NativeId};
 
     #[test]
     fn object_id_with_a_digit_missing_is_none() {
@@ -224,5 +226,113 @@ mod tests {
             assert_eq!(read.is_some(), digits == 40 || digits == 64, "{digits}");
         }
         assert_eq!(Oid::parse(&"+a".repeat(20)), None);
+    }
+
+    #[test]
+    fn object_id_is_its_digits_and_has_no_third_length() {
+        let digits = "00ff10a0b1c2d3e4f5061728394a5b6c7d8e9f0a";
+        let oid = Oid::parse(digits).unwrap();
+        assert_eq!((oid.to_string(), format!("{oid:?}")), (digits.to_owned(), format!("Oid({digits})")));
+        assert_eq!(oid.as_bytes()[..4], [0, 0xff, 0x10, 0xa0]);
+        assert_eq!(Oid::parse(&digits.to_uppercase()), Some(oid.clone()));
+        for length in 0..=33 {
+            let read = decode::<Oid>(&encode(&vec![7_u8; length]));
+            assert_eq!(read.is_ok(), length == 20 || length == 32, "{length}");
+        }
+        assert_eq!(decode(&encode(&oid)), Ok(oid));
+    }
+
+    fn file(mode: u32, nanos: u32, size: u64, lengths: &[u32]) -> Body {
+        let chunks = lengths.iter().map(|length| ChunkRef { id: ChunkId::of(&length.to_le_bytes()), length: *length });
+        Body::File { mode, mtime: Mtime { seconds: -1, nanos }, size, chunks: chunks.collect() }
+    }
+
+    fn blob(mode: u32, nanos: u32) -> Body {
+        Body::GitBlob { mode, mtime: Mtime { seconds: 1, nanos }, size: 9, oid: Oid(vec![7; 20]) }
+    }
+
+    fn link(target: &[u8]) -> Body {
+        Body::Symlink { target: target.to_vec() }
+    }
+
+    fn entry(place: Place, path: &str, body: Body) -> Entry {
+        Entry { place, path: RelPath::parse(path.as_bytes()).unwrap(), body }
+    }
+
+    fn catalog(entries: Vec<Entry>) -> Catalog {
+        let key = SessionKey { agent: AgentKind::Codex, native: NativeId::parse("one").unwrap() };
+        Catalog { key, head: Head { turn: 1, length: 2, hash: Hash::of(b"turns") }, entries }
+    }
+
+    /// Whether a catalog of these is one. What is read is what was written.
+    fn is_read(entries: Vec<Entry>) -> bool {
+        let catalog = catalog(entries);
+        let read = Catalog::from_bytes(&catalog.to_bytes());
+        assert!(read == Ok(catalog) || read == Err(DecodeError::Malformed("Catalog")), "{read:?}");
+        read.is_ok()
+    }
+
+    #[test]
+    fn body_is_sound_up_to_its_bounds() {
+        let (most, last) = (CHUNK_MAX_BYTES, 999_999_999);
+        let target = "x".repeat(PATH_BYTES);
+        let bodies = [
+            (true, file(0o777, last, 0, &[])),
+            (true, file(0, 0, u64::from(most) + 1, &[most, 1])),
+            (false, file(0o1000, 0, 0, &[])),
+            (false, file(0, last + 1, 0, &[])),
+            (false, file(0, 0, 1, &[])),
+            (false, file(0, 0, 5, &[2, 2])),
+            (false, file(0, 0, 3, &[2, 2])),
+            (false, file(0, 0, 0, &[0])),
+            (false, file(0, 0, u64::from(most) + 1, &[most + 1])),
+            (true, blob(0o777, last)),
+            (false, blob(0o1000, 0)),
+            (false, blob(0, last + 1)),
+            (true, link(b"../x")),
+            (true, link(target.as_bytes())),
+            (false, link(b"")),
+            (false, link(b"a\0b")),
+            (false, link(format!("{target}x").as_bytes())),
+            (true, Body::Directory { mode: 0o777 }),
+            (false, Body::Directory { mode: 0o1000 }),
+        ];
+        for (sound, body) in bodies {
+            let shown = format!("{body:?}");
+            assert_eq!(is_read(vec![entry(Place::Tree, "a", body)]), sound, "{shown:.200}");
+        }
+    }
+
+    #[test]
+    fn entries_stand_in_order_and_none_twice() {
+        let entries = |places: &[(Place, &str)]| {
+            places.iter().map(|(place, path)| entry(*place, path, Body::Directory { mode: 0 })).collect()
+        };
+        use Place::{Git, Transcript, Tree};
+        assert!(is_read(entries(&[])));
+        assert!(is_read(entries(&[(Tree, "a"), (Tree, "b"), (Transcript, "a"), (Git, "a")])));
+        for wrong in [[(Tree, "b"), (Tree, "a")], [(Tree, "a"), (Tree, "a")], [(Git, "a"), (Transcript, "b")]] {
+            assert!(!is_read(entries(&wrong)), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn distinct_chunks_are_in_the_order_of_their_first_use() {
+        let of_both = catalog(vec![
+            entry(Place::Tree, "a", file(0, 0, 5, &[3, 2])),
+            entry(Place::Tree, "b", blob(0, 0)),
+            entry(Place::Tree, "c", file(0, 0, 6, &[2, 1, 3])),
+        ]);
+        let lengths: Vec<u32> = of_both.distinct_chunks().iter().map(|chunk| chunk.length).collect();
+        assert_eq!(lengths, [3, 2, 1]);
+        assert_eq!(of_both.root(), Hash::of(&of_both.to_bytes()));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "the interpreter takes all the memory that is only reserved here")]
+    fn longer_catalog_than_its_limit_is_not_looked_at() {
+        let zeros = vec![0; CATALOG_BYTES as usize + 1];
+        assert_eq!(Catalog::from_bytes(&zeros[1..]), Err(DecodeError::Malformed("Catalog")));
+        assert_eq!(Catalog::from_bytes(&zeros), Err(DecodeError::TooLong("Catalog")));
     }
 }

@@ -99,4 +99,19 @@ mod tests {
         assert_eq!(said.text.len() as u64 + said.left_out, 1 + long.len() as u64);
         assert_eq!(Said::new(Voice::Person, "short").left_out, 0);
     }
+
+    #[test]
+    fn piece_keeps_to_its_bounds_and_weighs_what_it_says() {
+        let piece = |count: usize, bytes: usize| {
+            let said = Said { voice: Voice::Call, text: "x".repeat(bytes), left_out: 0 };
+            Piece { gap: None, said: vec![said; count], next: Bookmark { at: 0, before: 0 } }
+        };
+        assert!(piece(SAID_AT_ONCE, SAID_BYTES).fits());
+        assert!(!piece(SAID_AT_ONCE + 1, 1).fits());
+        assert!(!piece(1, SAID_BYTES + 1).fits());
+        assert_eq!(piece(0, 0).weight(), 0);
+        assert_eq!(piece(3, 5).weight(), 3 * 5 + 3 * 16);
+        // So one who is told nothing but empty words is not told without end.
+        assert!(piece(3, 0).weight() > 0);
+    }
 }

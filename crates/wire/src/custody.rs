@@ -219,3 +219,60 @@ impl Signable for Custody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canonical::{decode, encode};
+    use crate::session::{AgentKind, NativeId};
+
+    /// Shows: H-1
+    #[test]
+    fn token_only_rises() {
+        let token = FencingToken { generation: 3, epoch: 7 };
+        let (moved, seized) = (token.next_epoch().unwrap(), token.next_generation().unwrap());
+        assert_eq!([token, moved, seized].map(|token| token.to_string()), ["3.7", "3.8", "4.0"]);
+        assert!(FencingToken::FIRST < token && token < moved && moved < seized);
+        assert_eq!(FencingToken { epoch: u64::MAX, ..token }.next_epoch(), None);
+        assert_eq!(FencingToken { generation: u64::MAX, ..token }.next_generation(), None);
+    }
+
+    /// Shows: H-3
+    #[test]
+    fn record_says_whose_the_session_is_after_it() {
+        let key = SessionKey { agent: AgentKind::Codex, native: NativeId::parse("one").unwrap() };
+        let (mesh, session, prev) = (MeshId::new([1; 32]), key.id(), Hash::of(b"prev"));
+        let [old, new] = [[2; 32], [3; 32]].map(DeviceId::new);
+        let head = Head { turn: 1, length: 2, hash: Hash::of(b"turns") };
+        let token = FencingToken { generation: 4, epoch: 5 };
+        let (moved, seized) = (FencingToken { epoch: 6, ..token }, FencingToken { generation: 5, epoch: 0 });
+        let incarnation = Incarnation::new([6; 16]);
+        let genesis = Genesis { mesh, key, owner: old, incarnation, members: 11 };
+        let release = Release {
+            mesh,
+            session,
+            prev,
+            from: old,
+            to: new,
+            handoff: HandoffId::new([7; 16]),
+            token,
+            next_token: moved,
+            head,
+            root: Hash::of(b"root"),
+            members: 12,
+        };
+        let seize =
+            Seize { mesh, session, prev, to: new, token, next_token: seized, head, members: 13, votes: Vec::new() };
+        let records = [
+            (Custody::Genesis(genesis), old, old, FencingToken::FIRST, 11, None),
+            (Custody::Release(release), old, new, moved, 12, Some(prev)),
+            (Custody::Seize(seize), new, new, seized, 13, Some(prev)),
+        ];
+        for (record, signer, owner, token, members, prev) in records {
+            assert_eq!((record.mesh(), record.session(), record.signer()), (mesh, session, signer));
+            assert_eq!((record.owner(), record.token()), (owner, token));
+            assert_eq!((record.members(), record.prev()), (members, prev));
+            assert_eq!(decode(&encode(&record)), Ok(record));
+        }
+    }
+}

@@ -42,3 +42,22 @@ impl Header {
         Ok(Self { kind: u16::from_le_bytes([k0, k1]), length })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_comes_back_up_to_the_longest_body() {
+        let header = Header { kind: 0x0102, length: 0x0003_0405 };
+        assert_eq!(header.to_bytes(), [2, 1, 5, 4, 3, 0]);
+        let most = u32::try_from(FRAME_BODY_BYTES).unwrap();
+        for length in [0, 0x0003_0405, most] {
+            let header = Header { kind: 7, length };
+            assert_eq!(Header::from_bytes(header.to_bytes()), Ok(header));
+        }
+        for length in [most + 1, u32::MAX] {
+            assert_eq!(Header::from_bytes(Header { kind: 7, length }.to_bytes()), Err(FrameTooLong(length)));
+        }
+    }
+}

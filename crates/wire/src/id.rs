@@ -187,4 +187,17 @@ mod tests {
         let key = DeviceKey::new([1; 32]);
         assert_ne!(key.device().as_bytes(), key.as_bytes());
     }
+
+    #[test]
+    fn id_of_another_length_or_with_another_digit_is_none() {
+        for digits in 0..40 {
+            assert_eq!("a".repeat(digits).parse::<HandoffId>().is_ok(), digits == 32, "{digits}");
+        }
+        for other in ["/", ":", "`", "g", "+", " "] {
+            assert!(format!("{}{other}", "0".repeat(31)).parse::<HandoffId>().is_err(), "{other}");
+        }
+        let id = ApprovalId::new([0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
+        assert_eq!(("0123456789abcdef".parse(), id.short().as_str()), (Ok(id), "01234567"));
+        assert_eq!(format!("{id} {id:?}"), "0123456789abcdef ApprovalId(01234567)");
+    }
 }

@@ -120,3 +120,66 @@ pub const TASK_CHANGES_BYTES: usize = 16 << 10;
 pub const TASK_LINE_CHARS: usize = 200;
 /// Longest part of a letter beside its words: an answer with the longest list of changes fits twice.
 pub const LETTER_PART_BYTES: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: [&str; 3] = [
+        include_str!("../../../SPEC.md"),
+        include_str!("../../../docs/OPERATING.md"),
+        include_str!("../../../proto/NUMBERS.md"),
+    ];
+
+    /// Shows: C-4
+    #[test]
+    fn limit_is_the_one_that_the_pages_say() {
+        for said in [
+            format!("at most {} MiB), body", FRAME_BODY_BYTES >> 20),
+            format!("A message has at most {} KiB", LETTER_BYTES >> 10),
+            format!("of {} KiB each, and a mebibyte in all", POSED_BYTES >> 10),
+            format!("never more than {} KiB ahead", TERMINAL_WINDOW_BYTES >> 10),
+            format!("at most the last {SAID_AT_ONCE} things"),
+            format!("cut after {} KiB", SAID_BYTES >> 10),
+            format!("component {COMPONENT_BYTES}, depth {PATH_DEPTH}"),
+            format!("| a task | {} KiB of words", TASK_BYTES >> 10),
+            format!("({TASK_MINUTES} at most)"),
+            format!("the last {} KiB that its agent said", TASK_ANSWER_BYTES >> 10),
+            format!("at most {AUDIT_FILES} files of {} MiB", AUDIT_FILE_BYTES >> 20),
+        ] {
+            assert!(PAGES.iter().any(|page| page.contains(&said)), "{said}");
+        }
+    }
+
+    /// Each holds what its reason says, so that one that is raised or lowered alone is noticed.
+    #[test]
+    fn what_one_limit_is_to_hold_by_another_fits() {
+        let chunk = 36;
+        for (needed, room) in [
+            (2_000 * chunk + CATALOG_ENTRIES / 8, FRAME_BODY_BYTES),
+            (TRANSFER_LINES * 256, TRANSFER_SHOWN_BYTES),
+            (TRANSFER_SHOWN_BYTES + TRANSFER_CATALOG_CHUNKS * chunk, FRAME_BODY_BYTES),
+            (SAID_AT_ONCE * SAID_BYTES, FRAME_BODY_BYTES),
+            (LETTER_BYTES + LETTER_PART_BYTES, FRAME_BODY_BYTES),
+            (FRAME_BODY_BYTES, CONTROL_LINE_BYTES),
+            (TASK_BYTES, SUBJECT_BYTES),
+            (2 * SUBJECT_BYTES, POSED_BYTES),
+            (TASK_ANSWER_BYTES, LETTER_BYTES),
+            (PATH_BYTES + 4 * DETAIL_CHARS, TASK_CHANGES_BYTES),
+            (250, AUDIT_ENTRY_BYTES),
+        ] {
+            assert!(needed < room, "{needed} {room}");
+        }
+        assert_eq!(CHAIN_BYTES * 2, FRAME_BODY_BYTES);
+        assert_eq!(LETTER_PART_BYTES, 2 * TASK_CHANGES_BYTES);
+        assert_eq!(TERMINAL_WINDOW_BYTES, 8 * TERMINAL_OUTPUT_BYTES as u64);
+    }
+
+    #[test]
+    fn chunks_and_catalogs_have_their_sizes() {
+        let kib = [CHUNK_MIN_BYTES, CHUNK_AVERAGE_BYTES, CHUNK_MAX_BYTES].map(|bytes| bytes / 1_024);
+        assert_eq!(kib, [16, 64, 256]);
+        assert!(CATALOG_BYTES >= 120 * CATALOG_ENTRIES as u64);
+        assert!(CATALOG_BYTES <= CATALOG_CHUNKS as u64 * u64::from(CHUNK_AVERAGE_BYTES));
+    }
+}

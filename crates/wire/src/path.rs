@@ -121,6 +121,7 @@ fn folds_to_git(component: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canonical::{decode, encode};
 
     /// Shows: T-4
     #[test]
@@ -171,5 +172,31 @@ mod tests {
         assert_eq!(escape(name), "d\\tx/l\\xffz\\\\.txt");
         assert_eq!(escape_rest(&escape(name)), escape(name));
         assert_eq!(escape_rest("a\\tb\u{1b}[2J\u{202e}\n"), "a\\tb\\u{1b}[2J\\u{202e}\\n");
+    }
+
+    /// Shows: T-4
+    #[test]
+    fn path_keeps_to_its_bounds() {
+        let deep = |depth: usize| vec!["a"; depth].join("/");
+        let widest = "x".repeat(COMPONENT_BYTES);
+        let longest = format!("{}/{}/z", vec![widest.as_str(); 15].join("/"), "y".repeat(COMPONENT_BYTES - 1));
+        assert_eq!(longest.len(), PATH_BYTES);
+        for good in [deep(PATH_DEPTH), widest.clone(), longest.clone()] {
+            assert!(RelPath::parse(good.as_bytes()).is_ok(), "{good}");
+        }
+        for bad in [deep(PATH_DEPTH + 1), format!("{widest}x"), format!("{longest}z")] {
+            assert!(matches!(RelPath::parse(bad.as_bytes()), Err(PathError::Limits(_))), "{bad}");
+        }
+        assert_eq!(RelPath::parse(b"a\0\x1b"), Err(PathError::Limits("a\\u{0}\\u{1b}".to_owned())));
+    }
+
+    #[test]
+    fn path_is_shown_and_travels_as_what_it_is() {
+        let path = RelPath::parse(b"src/new\nline/\xff").unwrap();
+        assert_eq!(path.components().collect::<Vec<_>>(), [&b"src"[..], b"new\nline", b"\xff"]);
+        assert_eq!(path.shown(), "src/new\\nline/\\xff");
+        assert_eq!(format!("{path:?}"), path.shown());
+        assert_eq!(decode(&encode(&path)), Ok(path));
+        assert!(decode::<RelPath>(&encode(&b"../x".to_vec())).is_err());
     }
 }

@@ -128,11 +128,33 @@ mod tests {
     /// Shows: U-8
     #[test]
     fn word_of_two_scripts_is_noticed() {
-        for mixed in ["p\u{430}ypal", "\u{391}dmin", "ser\u{475}er at home", "\u{13a0}dmin"] {
+        for mixed in ["p\u{430}ypal", "\u{391}dmin", "ser\u{475}er at home", "\u{13a0}dmin", "lapt\u{585}p"] {
             assert!(mixes_scripts(mixed), "{mixed}");
         }
         for plain in ["server", "größe", "сервер und server", "日本 laptop", ""] {
             assert!(!mixes_scripts(plain), "{plain}");
         }
+    }
+
+    #[test]
+    fn size_is_shown_with_three_digits() {
+        for (count, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.00 kB"),
+            (1_239, "1.23 kB"),
+            (9_999, "9.99 kB"),
+            (10_000, "10.0 kB"),
+            (45_678, "45.6 kB"),
+            (99_999, "99.9 kB"),
+            (100_000, "100 kB"),
+            (999_999, "999 kB"),
+            (1_000_000, "1.00 MB"),
+            (2_050_000_000, "2.05 GB"),
+            (u64::MAX, "18446744 TB"),
+        ] {
+            assert_eq!(bytes(count), shown);
+        }
+        assert_eq!(three_digits(90, 60), "1.50");
     }
 }

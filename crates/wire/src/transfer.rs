@@ -294,3 +294,54 @@ impl Signable for TransferReceipt {
         self.destination
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Body, Mtime, Place};
+    use crate::id::ChunkId;
+    use crate::path::RelPath;
+
+    fn file(path: &str, lengths: &[u32]) -> Entry {
+        let chunks = lengths.iter().map(|length| ChunkRef { id: ChunkId::of(&length.to_le_bytes()), length: *length });
+        let size = lengths.iter().map(|length| u64::from(*length)).sum();
+        let mtime = Mtime { seconds: 1, nanos: 2 };
+        let body = Body::File { mode: 0o644, mtime, size, chunks: chunks.collect() };
+        Entry { place: Place::Tree, path: RelPath::parse(path.as_bytes()).unwrap(), body }
+    }
+
+    fn catalog() -> FileCatalog {
+        FileCatalog { entries: vec![file("a", &[3, 2]), file("b", &[]), file("c", &[2, 1])] }
+    }
+
+    #[test]
+    fn catalog_of_files_comes_back_in_order_only() {
+        let catalog = catalog();
+        assert_eq!(FileCatalog::from_bytes(&catalog.to_bytes()), Ok(catalog.clone()));
+        let lengths: Vec<u32> = catalog.distinct_chunks().iter().map(|chunk| chunk.length).collect();
+        assert_eq!(lengths, [3, 2, 1]);
+        let turned = FileCatalog { entries: catalog.entries.into_iter().rev().collect() };
+        assert_eq!(FileCatalog::from_bytes(&turned.to_bytes()), Err(DecodeError::Malformed("FileCatalog")));
+    }
+
+    #[test]
+    fn entries_come_one_by_one_and_end_with_the_first_that_is_none() {
+        let catalog = catalog();
+        let bytes = catalog.to_bytes();
+        let broken = || Err(DecodeError::Malformed("FileCatalog"));
+        let all: Vec<_> = FileCatalog::entries_of(&bytes).collect();
+        assert_eq!(all, catalog.entries.iter().cloned().map(Ok).collect::<Vec<_>>());
+        let cut: Vec<_> = FileCatalog::entries_of(&bytes[..bytes.len() - 1]).collect();
+        assert_eq!(cut, [all[0].clone(), all[1].clone(), broken()]);
+        assert_eq!(FileCatalog::entries_of(&[]).collect::<Vec<_>>(), [broken()]);
+        assert_eq!(FileCatalog::entries_of(&[0]).count(), 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "the interpreter takes all the memory that is only reserved here")]
+    fn longer_catalog_than_its_limit_is_not_looked_at() {
+        let zeros = vec![0; CATALOG_BYTES as usize + 1];
+        assert_eq!(FileCatalog::from_bytes(&zeros[1..]), Err(DecodeError::NotCanonical("FileCatalog")));
+        assert_eq!(FileCatalog::from_bytes(&zeros), Err(DecodeError::TooLong("FileCatalog")));
+    }
+}

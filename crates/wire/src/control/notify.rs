@@ -151,3 +151,72 @@ impl Capability {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authority::{Locality, Reach};
+    use crate::control::decisions::AskedFor;
+    use crate::id::{ApprovalId, Hash};
+    use crate::numbers::tell_apart;
+
+    fn question(kind: &str, asks: Option<Capability>, at: Option<&str>) -> ApprovalSummary {
+        let asked = |capability| AskedFor {
+            capability,
+            reach: Reach::Connection,
+            locality: Locality::AnotherHost,
+            session: None,
+            lines: Vec::new(),
+            content: None,
+            held: false,
+            hash: Hash::of(b"shown"),
+        };
+        ApprovalSummary {
+            id: ApprovalId::new([1; 8]),
+            device: "desk".to_owned(),
+            kind: kind.to_owned(),
+            title: "words of the peer".to_owned(),
+            agent: None,
+            directory: String::new(),
+            inventory: Vec::new(),
+            executables: Vec::new(),
+            dotfiles: Vec::new(),
+            configuration_as_code: Vec::new(),
+            limit_bytes: 0,
+            expires_in_s: 0,
+            turns: 0,
+            secret_looking: Vec::new(),
+            asks: asks.map(asked),
+            files: Vec::new(),
+            note: "more words of the peer".to_owned(),
+            at: at.map(str::to_owned),
+            held: false,
+        }
+    }
+
+    #[test]
+    fn call_says_who_wants_what_and_where_without_a_word_of_the_peers() {
+        for (kind, asks, at, wish) in [
+            ("receive", None, None, "desk wants to hand a session over"),
+            ("give", None, Some("attic"), "desk wants to take a session (asked at attic)"),
+            ("file", None, None, "desk wants to send files"),
+            ("drive", Some(Capability::Drive), None, "desk wants to drive sessions here"),
+        ] {
+            assert_eq!(question(kind, asks, at).wish(), wish);
+        }
+        assert!(tell_apart(Capability::ALL.map(Capability::wish)));
+        assert!(Capability::ALL.iter().all(|capability| capability.wish().starts_with("wants ")));
+    }
+
+    #[test]
+    fn way_to_call_is_named_by_its_kind() {
+        let url = || "https://example.org/topic".to_owned();
+        let sinks = [
+            Sink::Desktop,
+            Sink::Command { argv: Vec::new() },
+            Sink::Webhook { url: url() },
+            Sink::Ntfy { url: url(), buttons: true },
+        ];
+        assert_eq!(sinks.each_ref().map(Sink::kind), ["desktop", "command", "webhook", "ntfy"]);
+    }
+}

@@ -252,4 +252,15 @@ mod tests {
             assert!(Base64::try_from(bad.to_owned()).is_err(), "{bad}");
         }
     }
+
+    /// Shows: D-2
+    #[test]
+    fn variable_is_passed_on_by_its_whole_name_only() {
+        for name in ["PATH", "HOME", "TERM", "LC_ALL", "LC_TIME"] {
+            assert!(is_passed_on(name), "{name}");
+        }
+        for name in ["AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "PATHS", "path", "MY_LC_ALL", "LC", ""] {
+            assert!(!is_passed_on(name), "{name}");
+        }
+    }
 }
