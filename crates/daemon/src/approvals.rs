@@ -411,8 +411,8 @@ fn answer(yes: bool, (allowed, by): Came, waits: Option<String>) -> Result<Answe
 /// Why a yes to a move is none, in words for the peer.
 pub(crate) const UNRECORDED: &str = "decisions cannot be recorded there now; try again later";
 
-/// Why a move asks nobody.
-const TOO_MANY: &str = "the operator there is asked too often about this device; try again later";
+/// Why a move or files ask nobody.
+pub(crate) const TOO_MANY: &str = "the operator there is asked too often about this device; try again later";
 
 fn said(refusal: Refusal) -> &'static str {
     if refusal == Refusal::Declined {

@@ -35,8 +35,10 @@ impl Actor {
             format!("cede take {}{}", if gone { "--force " } else { "" }, away.id.short())
         } else if sessions.is_empty() {
             "cede adopt <directory>, or start a coding agent".to_owned()
+        } else if let Some(peer) = peers.iter().find(|peer| peer.connected) {
+            format!("cede to {}", peer.name)
         } else {
-            format!("cede to {}", peers.first().map_or("<device>", |peer| peer.name.as_str()))
+            "cede doctor".to_owned()
         };
         StatusReport {
             device: self.this_device(),

@@ -183,3 +183,25 @@ fn directory_that_was_not_made_a_session_is_not_said_to_be_none() {
         );
     }
 }
+
+/// Shows: P-2
+#[test]
+fn words_that_nobody_can_read_are_not_waited_with() {
+    let devices = Devices::strangers(CEDE);
+    for arguments in [&["pair"][..], &["--json", "pair"]] {
+        let ended = typed_to(&devices.a, arguments, "/dev/full");
+        assert_eq!(ended.status.code(), Some(i32::from(exit::FAILED)), "{arguments:?}");
+    }
+    pair(&devices.a, &devices.b);
+}
+
+/// Shows: L-5
+#[test]
+fn next_command_is_no_move_to_a_device_that_is_away() {
+    let mut devices = Devices::paired(CEDE);
+    adopted(&devices.a);
+    assert_eq!(devices.a.status().next, "cede to server");
+    devices.b.stop();
+    wait_until("the line is down", || !devices.a.status().peers[0].connected);
+    assert_eq!(devices.a.status().next, "cede doctor");
+}

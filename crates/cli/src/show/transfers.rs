@@ -19,7 +19,7 @@ fn row(transfer: &TransferSummary, now: u64) -> Vec<Span> {
     let way = if transfer.going { "to" } else { "from" };
     vec![
         plain(transfer.id.short()),
-        strong(&transfer.title),
+        strong(if is_forgotten(transfer) { "-" } else { &transfer.title }),
         plain(format!("{way} {}", transfer.device)),
         Span::new(ink(transfer.state), word(transfer)),
         plain(amount(transfer)),
@@ -100,7 +100,12 @@ pub(crate) fn amount(transfer: &TransferSummary) -> String {
     if under_way && transfer.to_move > 0 {
         return format!("{} of {}", units::bytes(transfer.moved), units::bytes(transfer.to_move));
     }
-    units::bytes(transfer.bytes)
+    if is_forgotten(transfer) { "-".to_owned() } else { units::bytes(transfer.bytes) }
+}
+
+/// What nobody said yes to is known by its end alone after a restart.
+const fn is_forgotten(transfer: &TransferSummary) -> bool {
+    transfer.title.is_empty() && transfer.files == 0
 }
 
 fn where_or_why(transfer: &TransferSummary) -> String {

@@ -77,15 +77,15 @@ pub(crate) fn inbox(hand: &Hand<'_>, inbox: Inbox) -> Result<u8, Failure> {
 /// A message is shown once its words were written, and not before. Source: SPEC M-1
 fn read(hand: &Hand<'_>, id: String) -> Result<u8, Failure> {
     let answer = hand.client.ask(Command::ReadLetter { id: id.clone() })?;
-    if !matches!(answer, Answer::Letter { .. }) {
-        return Err(fault::unexpected_answer());
-    }
+    let Answer::Letter { letter, .. } = &answer else { return Err(fault::unexpected_answer()) };
+    // Not what was typed: another message that begins like it may come meanwhile.
+    let read = letter.id.clone();
     if terminal::is_lost() {
         let why = "the standard output is closed, or leads nowhere; it stays as it is";
         return Err(fault::local(exit::FAILED, "nobody was shown the message", why, &format!("cede inbox {id}")));
     }
     if hand.show(answer, FEW) {
-        hand.client.ask(Command::LetterShown { id })?;
+        hand.client.ask(Command::LetterShown { id: read })?;
     }
     Ok(exit::OK)
 }

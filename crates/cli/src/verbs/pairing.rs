@@ -44,7 +44,9 @@ fn follow(hand: &Hand<'_>, mut answers: Answers, welcome_unseen: bool) -> Result
     loop {
         match answers.next()? {
             ReplyBody::Pairing(event) => {
-                hand.terminal.reply(&ReplyBody::Pairing(event.clone()));
+                if !hand.terminal.reply(&ReplyBody::Pairing(event.clone())) {
+                    return Err(unseen());
+                }
                 step(hand, event, welcome_unseen)?;
             }
             ReplyBody::Done(answer) => {
@@ -66,8 +68,8 @@ fn step(hand: &Hand<'_>, event: PairingEvent, welcome_unseen: bool) -> Result<()
     match event {
         PairingEvent::Words { command, expires_in_s, .. } => {
             hand.terminal.talk(&pairing::before_words(expires_in_s));
-            hand.terminal.data(&pairing::command(&command));
-            Ok(())
+            // Nobody can type words that nobody has seen.
+            if hand.terminal.data(&pairing::command(&command)) { Ok(()) } else { Err(unseen()) }
         }
         PairingEvent::Compare { comparison, name, confirm_here } => {
             hand.terminal.data(&pairing::comparison(&comparison, &name));
@@ -78,6 +80,11 @@ fn step(hand: &Hand<'_>, event: PairingEvent, welcome_unseen: bool) -> Result<()
             Ok(())
         }
     }
+}
+
+fn unseen() -> Failure {
+    let why = "what is to be compared or typed was not written: the standard output takes nothing";
+    fault::local(exit::FAILED, "nobody can be paired with", why, "run it in a terminal: cede pair")
 }
 
 /// Nobody to ask is a no: a device is not welcome because nobody looked.

@@ -129,7 +129,7 @@ impl Actor {
                 self.refuse_files(transfer, Refusal::Expired, "nobody answered in time");
             }
             CapabilityDecision::Refused { by: DecidedBy::Pace, .. } => {
-                self.refuse_files(transfer, Refusal::Busy, "too many questions wait for the operator there");
+                self.refuse_files(transfer, Refusal::Busy, crate::approvals::TOO_MANY);
             }
             CapabilityDecision::Refused { why, .. } => self.refuse_files(transfer, why.refusal(), not_allowed(why)),
         }
