@@ -188,7 +188,8 @@ impl Actor {
         let administrator = self.is_administrator(me.device());
         if !confirmed {
             let cure = format!("cede devices revoke {} --yes", member.name);
-            return Err(failure(exit::PENDING, "nobody was removed yet", &self.meaning_of_removal(&member), &cure));
+            let why = format!("{}{}", self.meaning_of_removal(&member), self.loss_by_removal(&member));
+            return Err(failure(exit::PENDING, "nobody was removed yet", &why, &cure));
         }
         if administrator && let Some(log) = &mut self.peers.log {
             let entry = log.remove(&me, device);
@@ -233,6 +234,23 @@ impl Actor {
             "this device adds and removes nobody: it would only stop to talk to {name} itself, and leave and be paired \
              again to take that back. All others go on with {name}.{cut_off}"
         )
+    }
+
+    /// What ends with a device, and what lies with it.
+    fn loss_by_removal(&self, member: &Member) -> String {
+        let (device, name) = (member.device(), &member.name);
+        let owned = self.custodian.sessions().filter(|(id, _)| self.custodian.owner(*id) == Some(device)).count();
+        let mut lost = String::new();
+        if owned > 0 {
+            lost.push_str(&format!(
+                "; {owned} sessions known here are at {name}, which will not hear where they go on: take them first"
+            ));
+        }
+        match self.letters_queued(|id| id.stream == device) {
+            0 => {}
+            queued => lost.push_str(&format!("; {queued} messages that wait for it are told to nobody")),
+        }
+        lost
     }
 
     /// Looks at the address at once, and notes it unless another device answers there.

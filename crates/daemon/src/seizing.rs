@@ -140,8 +140,9 @@ impl Actor {
     /// down.
     pub(crate) fn seized_here(&mut self, session: SessionId, from: DeviceId, head: Head, staged: Option<HandoffId>) {
         tracing::warn!(session = %session.short(), from = %from.short(), turn = head.turn, "taken over by force");
+        self.note_act(AuditAct::TookOver, None, Some(session));
         let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
-        let other = from == self.context.local.device();
+        let (other, member) = (from == self.context.local.device(), self.peers.is_member(from));
         let (from, to) = (self.device_name(from), self.name.clone());
         self.moves.begin(session, &title, &from, &to);
         if let Some(replies) = self.seizes.waiting.remove(&session) {
@@ -149,7 +150,8 @@ impl Actor {
         }
         if let Some(view) = self.moves.get_mut(session) {
             let who = if other { "another device that holds it" } else { &from };
-            view.notes.push(format!("{who} may go on until it hears of this; then it stops and keeps its own turns"));
+            let hears = if other || member { "it hears of this" } else { "it is paired again, for it was removed" };
+            view.notes.push(format!("{who} may go on until {hears}; then it stops and keeps its own turns"));
         }
         if staged.is_none() {
             self.work_again(session);

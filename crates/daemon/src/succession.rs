@@ -85,6 +85,14 @@ impl Actor {
         if self.is_administrator(self.context.local.device()) && !self.peers.members().is_empty() {
             why.push_str("; nobody could add devices to this mesh or remove any after that");
         }
+        match (self.unread_letters(), self.letters_queued(|_| true)) {
+            (0, 0) => {}
+            (unread, queued) => {
+                why.push_str(&format!(
+                    "; its messages end with the mesh, {unread} unread and {queued} queued ones too"
+                ));
+            }
+        }
         if !confirmed {
             return Err(failure(exit::PENDING, NOT_LEFT, &why, "cede devices leave --yes"));
         }

@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 pub use secret::{Secret, SecretError};
 
 use crate::disk::{self, DiskFault, NEW, while_doing};
-use crate::limits::{BULK_FREE_BYTES, HELD_BY_THE_DEAD, NOTE_BYTES};
+use crate::limits::{BULK_FREE_BYTES, HELD_FOR_A_MOMENT, NOTE_BYTES};
 
 /// The schema that this version writes. A higher one is refused, a lower one is converted.
 pub const SCHEMA: u32 = 1;
@@ -241,16 +241,13 @@ fn take_lock(dir: &Path) -> Result<File, OpenError> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let mut file = options.open(dir.join(LOCK)).map_err(while_doing("open the lock file")).map_err(fault)?;
-    let until = Instant::now() + HELD_BY_THE_DEAD;
+    let until = Instant::now() + HELD_FOR_A_MOMENT;
     loop {
         match file.try_lock() {
             Ok(()) => break,
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
             Err(TryLockError::WouldBlock) => {
-                let pid = read_pid(&file);
-                if runs(pid) || Instant::now() >= until {
-                    return Err(OpenError::Held { path: dir.to_owned(), pid });
-                }
-                std::thread::sleep(Duration::from_millis(10));
+                return Err(OpenError::Held { path: dir.to_owned(), pid: read_pid(&file) });
             }
             Err(TryLockError::Error(error)) => return Err(fault(while_doing("lock the directory")(error))),
         }
@@ -266,13 +263,6 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(format!("{}\n", std::process::id()).as_bytes())
-}
-
-/// Whether the daemon that wrote its number down is there. A lock may outlive it for a moment: a program that it was about to
-/// start holds it until it is started.
-fn runs(pid: Option<u32>) -> bool {
-    let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
-    pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 fn read_pid(mut file: &File) -> Option<u32> {

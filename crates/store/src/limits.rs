@@ -49,8 +49,9 @@ pub const STAGES: usize = 1_024;
 pub const OBJECT_BYTES: u64 = cede_wire::limits::CATALOG_BYTES;
 /// Most objects of one home; each session has one or two.
 pub const OBJECTS: usize = 65_536;
-/// How long a lock is waited for whose daemon is dead.
-pub const HELD_BY_THE_DEAD: Duration = Duration::from_secs(2);
+/// How long a lock is waited for: that of a daemon which was killed outlives it for a moment, while it dies and while a program
+/// that it was about to start holds it.
+pub const HELD_FOR_A_MOMENT: Duration = Duration::from_secs(2);
 /// From so many objects on one flush of the whole file system costs less than one for each: about 1 ms and 10 ms here.
 pub const OBJECTS_FLUSHED_TOGETHER: usize = 16;
 

@@ -110,7 +110,7 @@ pub enum AuditAct {
     Paired,
     /// 1: removed a device, or serves it no more.
     Removed,
-    /// 2: took a session over without its owner.
+    /// 2: wants to take a session over without its owner.
     Seized,
     /// 3: said that the records are the newest.
     Confirmed,
@@ -122,6 +122,8 @@ pub enum AuditAct {
     Delegated,
     /// 7: knows why what was kept of a record did not fit: of the device's by this one, and of this one's by the device.
     Settled,
+    /// 8: what was wanted with [`Self::Seized`] came to be.
+    TookOver,
 }
 
 /// What becomes of the keyboard of a hosted terminal.

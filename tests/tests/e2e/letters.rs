@@ -130,6 +130,16 @@ fn message_for_a_session_goes_on_with_it_under_the_same_id() {
     assert_eq!(words(a, &letter.id).unwrap(), "look at the tests");
     a.ask(Command::MarkLetter { id: letter.id.clone(), acted: true }).unwrap();
     wait_until("who told it knows", || state_at(a, &letter.id) == "acted");
+    let second = for_session(b, "laptop", session, "once more");
+    for (from, to) in [(a, "server"), (b, "laptop"), (a, "server")] {
+        from.to(to, session).unwrap();
+        let there = if to == "server" { b } else { a };
+        wait_until("it came along", || letters(there, false, false).iter().any(|one| one.id == second.id));
+    }
+    for (device, sent) in [(a, true), (b, true), (a, false), (b, false)] {
+        let rows = letters(device, sent, true).into_iter().filter(|one| one.id == second.id).count();
+        assert!(rows <= 1, "one message, one row");
+    }
 }
 
 fn for_session(device: &Device, to: &str, session: SessionId, text: &str) -> LetterSummary {
@@ -200,6 +210,8 @@ fn who_waits_for_a_device_that_is_removed_hears_it() {
     let task = AskRequest { device: "server".into(), task: "x".into(), scope, wait: true, ..AskRequest::default() };
     let asked = devices.a.open(Command::Ask(task)).unwrap();
     wait_until("both are queued", || letters(&devices.a, true, true).len() == 2);
+    let meaning = refused(devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: false }));
+    assert!(meaning.why.contains("2 messages that wait for it are told to nobody"), "{}", meaning.why);
     devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
     for waits in [told, asked] {
         assert!(refused(waits.end(&mut |_| {}).unwrap()).why.contains("was removed"));

@@ -167,7 +167,10 @@ fn of_three_devices_the_other_two_agree_and_tell_the_old_owner() {
     assert!(failed.cure.starts_with("start desktop, then type it again"), "{}", failed.cure);
     c.start();
     wait_until("the desktop is there", || devices.b.status().peers.iter().any(|peer| peer.connected));
+    let recorded = |words: &str| typed(&devices.b, &["log"]).1.matches(words).count();
+    assert_eq!((recorded("wants to take over without its owner"), recorded("took over without its owner")), (2, 0));
     take_by_force(&devices.b, id);
+    assert_eq!(recorded("took over without its owner"), 1);
     // The server goes; the desktop tells the laptop.
     devices.b.stop();
     devices.a.start();

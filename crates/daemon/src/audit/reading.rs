@@ -293,7 +293,8 @@ const fn act_word(act: AuditAct) -> &'static str {
     match act {
         AuditAct::Paired => "welcomed a device",
         AuditAct::Removed => "removed",
-        AuditAct::Seized => "took over without its owner",
+        AuditAct::Seized => "wants to take over without its owner",
+        AuditAct::TookOver => "took over without its owner",
         AuditAct::Confirmed => "confirmed the records",
         AuditAct::ApproverNamed => "named an approver:",
         AuditAct::ApproverEnded => "ended an approver:",

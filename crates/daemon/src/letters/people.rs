@@ -27,6 +27,12 @@ impl Actor {
         self.ledger.inbox().filter(unread).count() as u64
     }
 
+    /// Letters that are still to be sent.
+    pub(crate) fn letters_queued(&self, wanted: impl Fn(LetterId) -> bool) -> usize {
+        let queued = |letter: &Standing| letter.kept.state.is_none() && wanted(letter.kept.id);
+        self.ledger.outbox().filter(queued).count()
+    }
+
     pub(crate) fn ask_inbox(&self, sent: bool, all: bool, replies: Replies) {
         let ended = |letter: &Standing| letter.kept.state.is_some_and(LetterState::is_final);
         let listed = |letter: &Standing| all || (letter.passed_on.is_none() && (sent || !ended(letter)));
@@ -35,6 +41,9 @@ impl Actor {
             false => self.ledger.inbox().filter(listed).collect(),
         };
         letters.sort_by_key(|letter| core::cmp::Reverse((letter.kept.at_unix_ms, letter.kept.id)));
+        // One that went on with its session stands here once for each time that it came by.
+        let mut seen = BTreeSet::new();
+        letters.retain(|letter| seen.insert((letter.first(), letter.kept.facts.digest)));
         let more = letters.len().saturating_sub(limits::LETTERS_LISTED) as u64;
         letters.truncate(limits::LETTERS_LISTED);
         let notes = self.letter_notes();

@@ -324,6 +324,17 @@ fn letter(request: &TellRequest, heading: &Heading, session: Option<SessionId>) 
     })
 }
 
+impl Actor {
+    /// What to type for a session that is at another device than the one that was named.
+    fn where_to_name(&self, owner: DeviceId, text: &str) -> String {
+        if owner == self.context.local.device() {
+            return "cede ls".to_owned();
+        }
+        let gone = || format!("that device is no member any more; to go on here: cede take --force {text}");
+        self.peers.member(owner).map_or_else(gone, |member| format!("name it there: {}/{text}", member.name))
+    }
+}
+
 /// The session at that device that a text means, as far as the device told of its sessions.
 pub(crate) async fn session_there(
     context: &Context,
@@ -335,15 +346,14 @@ pub(crate) async fn session_there(
     let here = context.ask(move |actor| {
         let session = actor.known(Some(&wanted), "")?;
         let owner = actor.custodian.owner(session).filter(|owner| *owner != device);
-        Some((session, owner.map(|owner| (owner == actor.context.local.device(), actor.device_name(owner)))))
+        Some((session, owner.map(|owner| (actor.where_to_name(owner, &wanted), actor.device_name(owner)))))
     });
     match here.await.map_err(stopping)? {
         None => {}
         Some((session, None)) => return Ok(session),
         // Whoever is named would be told of what another one gets.
-        Some((_, Some((here, owner)))) => {
+        Some((_, Some((cure, owner)))) => {
             let why = format!("{text} is at {owner}, not at {name}");
-            let cure = if here { "cede ls".to_owned() } else { format!("name it there: {owner}/{text}") };
             return Err(failure(exit::NOT_OWNER, NOT_TOLD, &why, &cure));
         }
     }
