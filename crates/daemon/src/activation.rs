@@ -7,7 +7,7 @@ use cede_agent::tree;
 use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
 use cede_wire::audit::AuditOf;
-use cede_wire::control::{Answer, Phase, ReplyBody};
+use cede_wire::control::Phase;
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
@@ -16,7 +16,7 @@ use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
 use crate::context::{Context, Stopping, found};
 use crate::limits;
-use crate::moves::millis;
+use crate::moves::{Story, millis};
 use crate::payload;
 use crate::receiving::FetchError;
 
@@ -31,13 +31,12 @@ struct InPlace {
 impl Actor {
     /// Puts the session in its place; repeats until it stands there, since nobody else may act for it.
     pub(crate) fn activate(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId) {
-        if let Some(view) = self.moves.get_mut(session) {
+        let title = self.arriving.get(&session).map_or_else(String::new, |arriving| arriving.plan.title.clone());
+        self.open_arriving(session, source, &title);
+        if let Some(view) = self.moves.get_mut(Story::Coming(session)) {
             view.frozen.get_or_insert_with(std::time::Instant::now);
-        } else {
-            let (from, to) = (self.device_name(source), self.name.clone());
-            self.moves.begin(session, "", &from, &to);
         }
-        self.report(session, Phase::Released, (0, 0), 0, "putting the session in its place");
+        self.report(Story::Coming(session), Phase::Released, (0, 0), 0, "putting the session in its place");
         self.context.routes.remove(&handoff);
         let context = self.context.clone();
         // A thread that stages an announcement which came too late must not do so while the stage takes its place.
@@ -66,7 +65,7 @@ impl Actor {
                     Err(Stopping::Fault) => Stopping::Fault.to_string(),
                 };
                 tracing::warn!(session = %session.short(), why, "the session is not in its place yet");
-                context.tell(move |actor| actor.report(session, Phase::Released, (0, 0), 0, &why)).await;
+                context.tell(move |actor| actor.report(Story::Coming(session), Phase::Released, (0, 0), 0, &why)).await;
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(limits::DIAL_IDLE);
             }
@@ -76,7 +75,7 @@ impl Actor {
     /// What was staged is gone, and what it was staged from: the old owner still has it.
     fn payload_lost(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId, why: &str) {
         tracing::error!(session = %session.short(), why, "what had arrived is lost here; it is fetched again");
-        self.report(session, Phase::Released, (0, 0), 0, why);
+        self.report(Story::Coming(session), Phase::Released, (0, 0), 0, why);
         match ArrivalPlan::read(&self.context, handoff) {
             Ok(Some(plan)) if plan.key.id() == session => {}
             Ok(_) if self.plan_anew(session, handoff, source) => {}
@@ -124,17 +123,12 @@ impl Actor {
         for note in &notes {
             tracing::warn!(session = %session.short(), note, "the session arrived with a note");
         }
-        if let Some(view) = self.moves.get_mut(session) {
+        if let Some(view) = self.moves.get_mut(Story::Coming(session)) {
             view.notes.extend(notes);
             view.pause_ms = view.frozen.map_or(0, millis);
         }
-        self.report(session, Phase::Committed, (0, 0), 0, "");
         self.arriving.remove(&session);
-        self.takes.done(session);
-        if let Ok(Answer::Moved(mut report)) = self.move_report(session) {
-            self.fill_place(session, &mut report);
-            self.moves.end(session, &ReplyBody::Done(Answer::Moved(report)));
-        }
+        self.end_arrived(session);
         let context = self.context.clone();
         tokio::spawn(async move {
             // Answered only after it is durable that the session stands in its place: until then a restart needs these.

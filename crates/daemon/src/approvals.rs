@@ -236,8 +236,8 @@ impl Actor {
             };
             match (question, verdict) {
                 (Question::Receive { plan, .. }, Ok(())) => {
-                    if !actor.approve_arrival(*plan) {
-                        came = (false, DecidedBy::Fault);
+                    if let Err(by) = actor.approve_arrival(*plan) {
+                        came = (false, by);
                     }
                 }
                 (Question::Receive { plan, .. }, Err((refusal, detail))) => {
@@ -404,7 +404,9 @@ fn answer(yes: bool, (allowed, by): Came, waits: Option<String>) -> Result<Answe
         | DecidedBy::Size
         | DecidedBy::Closed
         | DecidedBy::Approver(_)
-        | DecidedBy::Button => nothing(exit::FAILED, "the question was over before the answer", "cede approvals"),
+        | DecidedBy::Button => {
+            nothing(exit::FAILED, "the question was over, or what it was about stands no more", "cede approvals")
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::authority::Rule;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
-use cede_wire::control::{Failure, Phase, ReplyBody};
+use cede_wire::control::{Answer, Failure, Phase, ReplyBody};
 use cede_wire::custody::Release;
 use cede_wire::handoff::{Manifest, Offer};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
@@ -34,6 +34,7 @@ use crate::context::{Context, Stopping, found};
 use crate::errands::Errand;
 use crate::hands::{Hands, Turn};
 use crate::limits;
+use crate::moves::Story;
 use crate::offering::{exit_of, failure};
 use crate::receiving::{self, Fetch, FetchError};
 
@@ -166,7 +167,7 @@ impl Actor {
         }
         let title = crate::scrutiny::text(&offer.title);
         let (from, to) = (self.device_name(source), self.name.clone());
-        self.moves.begin(session, &title, &from, &to);
+        self.moves.begin(Story::Coming(session), &title, &from, &to);
         let placed = self.placed.get(&session).cloned();
         let known = self.custodian.chain(session).is_some();
         let context = self.context.clone();
@@ -200,11 +201,9 @@ impl Actor {
                 // What is said here is read there.
                 self.custodian.decline(session, handoff, refusal, &format!("{} says: {detail}", self.name));
                 self.end_arriving(session, refusal, &detail);
-                // Whoever asks for it again asks anew.
-                self.takes.done(session);
             }
             Ok(plan) => {
-                self.report(session, Phase::Offered, (0, 0), 0, "");
+                self.report(Story::Coming(session), Phase::Offered, (0, 0), 0, "");
                 let rule = self.rule(offer.source, Capability::Handoff);
                 // No standing yes lets a peer take the place of a conversation that never left this device.
                 let unattended = rule == Some(Rule::Accept) && !plan.here_already;
@@ -214,7 +213,7 @@ impl Actor {
                     let (of, shown) = (AuditOf::Handoff(handoff), Some(offer.scope.digest()));
                     let decided = move_decided(offer.source, of, (true, by), shown);
                     self.once_recorded(decided, move |actor, stands| match stands {
-                        true => _ = actor.approve_arrival(plan),
+                        true => drop(actor.approve_arrival(plan)),
                         false => actor.refuse_arrival(session, handoff, Refusal::Busy, UNRECORDED),
                     });
                 } else {
@@ -230,44 +229,48 @@ impl Actor {
         self.end_arriving(session, refusal, detail);
     }
 
-    /// The yes: the place is durable, then the custodian's record, then the accept leaves. False: this device could not
-    /// begin with it, and has refused it.
-    pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) -> bool {
+    /// The yes: the place is durable, then the custodian's record, then the accept leaves. Where nothing could begin with it, it is
+    /// refused: by a fault here, or since the offer stands no more.
+    pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) -> Result<(), DecidedBy> {
         let (session, handoff) = (plan.key.id(), plan.handoff);
         // A peer chooses the id, and the id names the files: two sessions under one would stand for each other.
         let fault = match ArrivalPlan::read(&self.context, handoff) {
             Ok(Some(other)) if other.key != plan.key => {
-                Err((Refusal::Protocol, "its id is that of another handoff here".to_owned()))
+                Err((DecidedBy::Closed, Refusal::Protocol, "its id is that of another handoff here".to_owned()))
             }
             Ok(_) => plan.save(&self.context).map_err(|error| {
                 let error = FetchError::writing(&error);
-                (error.refusal(), error.to_string())
+                (DecidedBy::Fault, error.refusal(), error.to_string())
             }),
             Err(error) => {
-                Err((Refusal::DestinationCannotResume, format!("this device cannot read its plans: {error}")))
+                let why = format!("this device cannot read its plans: {error}");
+                Err((DecidedBy::Fault, Refusal::DestinationCannotResume, why))
             }
         };
-        if let Err((refusal, detail)) = fault {
+        if let Err((by, refusal, detail)) = fault {
             self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
             self.refuse_arrival(session, handoff, refusal, &detail);
-            return false;
+            return Err(by);
         }
         let Ok(secret) = random().map(ExchangeSecret::from_random) else {
             self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
             self.refuse_arrival(session, handoff, Refusal::Protocol, "no random bytes");
-            return false;
+            return Err(DecidedBy::Fault);
         };
         let now = self.context.clock.now();
-        if self.custodian.approve(session, handoff, secret.public(), plan.have.clone(), now).is_err() {
+        if let Err(refusal) = self.custodian.approve(session, handoff, secret.public(), plan.have.clone(), now) {
             // The offer went away meanwhile. A plan that cannot be removed now is forgotten with the old ones.
             let _ = std::fs::remove_dir_all(ArrivalPlan::directory(&self.context, handoff));
             self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
-            return false;
+            if self.coming_from(session).is_none() {
+                self.end_arriving(session, refusal, "the offer does not stand any more");
+            }
+            return Err(DecidedBy::Closed);
         }
         let arriving = Arriving { secret: Some(Arc::new(secret)), ..Arriving::new(&self.context, plan) };
         self.arriving.insert(session, arriving);
-        self.report(session, Phase::Transferring, (0, 0), 0, "");
-        true
+        self.report(Story::Coming(session), Phase::Transferring, (0, 0), 0, "");
+        Ok(())
     }
 
     /// After a reconnect or a restart: the yes again, with a fresh key.
@@ -394,10 +397,7 @@ impl Actor {
         }
         let plan = ArrivalPlan::load(&self.context, handoff).filter(|plan| plan.key.id() == session);
         let Some(plan) = plan else { return false };
-        if self.moves.get(session).is_none() {
-            let (from, to) = (self.device_name(plan.source), self.name.clone());
-            self.moves.begin(session, &plan.title, &from, &to);
-        }
+        self.open_arriving(session, plan.source, &plan.title);
         self.arriving.insert(session, Arriving::new(&self.context, plan));
         true
     }
@@ -478,19 +478,64 @@ impl Actor {
         }
     }
 
-    pub(crate) fn end_arriving(&mut self, session: SessionId, refusal: Refusal, detail: &str) {
-        if self.leaving.contains_key(&session) {
-            return;
+    /// Who hands over what comes here, or is offered.
+    pub(crate) fn coming_from(&self, session: SessionId) -> Option<DeviceId> {
+        let arriving = || self.custodian.arriving(session).map(|arriving| arriving.attempt().source);
+        self.custodian.asked(session).map(|offer| offer.source).or_else(arriving)
+    }
+
+    /// Begins the story of what comes here, where none is under way.
+    pub(crate) fn open_arriving(&mut self, session: SessionId, source: DeviceId, title: &str) {
+        let story = Story::Coming(session);
+        if !self.moves.is_under_way(story) {
+            let (from, to) = (self.device_name(source), self.name.clone());
+            self.moves.begin(story, title, &from, &to);
         }
-        self.report(session, Phase::Abandoned, (0, 0), 0, detail);
-        let owner = self.custodian.owner(session).map_or_else(String::new, |owner| self.device_name(owner));
-        let why = if detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {detail}") };
-        let failed = Failure {
-            refusal: Some(refusal),
-            now_at: Some(owner),
-            ..failure(exit_of(refusal), "the session did not come here", &why, cure_of(refusal))
+    }
+
+    /// Whoever waits for what comes hears that nothing can come now.
+    pub(crate) fn arriving_link_down(&mut self, device: DeviceId) {
+        let note = format!("the link to {} is gone; going on when it is back", self.device_name(device));
+        let coming = self.moves.under_way().filter_map(|(story, view)| Some((story, view.timeline.last()?)));
+        let waits = |session| {
+            self.coming_from(session) == Some(device) && self.custodian.standing(session) != Some(Standing::Arriving)
         };
-        self.moves.end(session, &ReplyBody::Failed(failed));
+        let theirs = coming.filter(|(story, _)| matches!(story, Story::Coming(session) if waits(*session)));
+        for (story, last) in theirs.map(|(story, last)| (story, last.clone())).collect::<Vec<_>>() {
+            self.report(story, last.phase, (last.bytes, last.total_bytes), last.round, &note);
+        }
+    }
+
+    /// It does not come: nothing of it is asked for any more.
+    pub(crate) fn end_arriving(&mut self, session: SessionId, refusal: Refusal, detail: &str) {
+        let why = if detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {detail}") };
+        self.end_not_come(session, (refusal, detail), failure(exit_of(refusal), NOT_COME, &why, cure_of(refusal)));
+    }
+
+    /// The same, in other words for whoever waits.
+    pub(crate) fn end_not_come(&mut self, session: SessionId, (refusal, detail): (Refusal, &str), failed: Failure) {
+        self.report(Story::Coming(session), Phase::Abandoned, (0, 0), 0, detail);
+        let now_at = Some(self.in_charge(session));
+        self.withdraw_take(session);
+        let failed = Failure { refusal: Some(refusal), now_at, ..failed };
+        self.moves.end(Story::Coming(session), &ReplyBody::Failed(failed));
+    }
+
+    /// It stands in its place. Whoever asked for it has it only where this device still is the one in charge.
+    pub(crate) fn end_arrived(&mut self, session: SessionId) {
+        let story = Story::Coming(session);
+        if !self.is_here(session) {
+            return self.end_arriving(session, Refusal::NotOwner, "another device took it over meanwhile");
+        }
+        self.report(story, Phase::Committed, (0, 0), 0, "");
+        match self.takes.is_open(session) {
+            true => self.withdraw_take(session),
+            false => _ = self.takes.done(session),
+        }
+        if let Ok(Answer::Moved(mut report)) = self.move_report(story) {
+            self.fill_place(session, &mut report);
+            self.moves.end(story, &ReplyBody::Done(Answer::Moved(report)));
+        }
     }
 
     /// Whether a session is in charge here, for lists.
@@ -567,6 +612,8 @@ fn look(
         here_already: !known && adapter.is_some_and(|adapter| adapter.describe(&offer.key.native).is_ok()),
     })
 }
+
+pub(crate) const NOT_COME: &str = "the session did not come here";
 
 fn cure_of(refusal: Refusal) -> &'static str {
     if refusal == Refusal::DestinationCannotResume {

@@ -52,21 +52,20 @@ impl Actor {
         let Some(key) = self.key_of(session) else { return };
         let directory = self.placed.get(&session).map(|placed| crate::sessions::path_of(&placed.directory));
         let aside = std::sync::Arc::new(Aside { key, directory, token, owner, theirs });
+        self.moves.fences.begins(session);
         let context = self.context.clone();
         tokio::spawn(async move {
             let mut wait = limits::DIAL_FIRST;
             loop {
                 // Once the session came back there is nothing to keep, and no fence to raise.
                 if context.ask(move |actor| actor.custodian.to_branch(session)).await != Ok(true) {
-                    return;
+                    break;
                 }
                 let keeping = aside.clone();
                 match context.block(move |context| keep(context, &keeping)).await {
                     Ok(Ok(place)) => {
-                        let key = aside.key.clone();
                         context.tell(move |actor| actor.kept_aside(session, place)).await;
-                        // It may have come back while the fence went up.
-                        return context.lift_where_in_charge(key).await;
+                        break;
                     }
                     Ok(Err(why)) => tracing::error!(session = %session.short(), why, "not kept aside yet"),
                     Err(Stopping::Fault) => tracing::error!(session = %session.short(), "not kept aside yet"),
@@ -75,6 +74,8 @@ impl Actor {
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(limits::DIAL_IDLE);
             }
+            // It may have come back while the fence went up.
+            context.raising_ends(aside.key.clone()).await;
         });
     }
 

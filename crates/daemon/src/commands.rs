@@ -13,9 +13,11 @@ use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, Requirement, SessionInfo};
 
 use crate::actor::{Actor, Input};
+use crate::arriving::NOT_COME;
 use crate::clock::random;
 use crate::context::Context;
 use crate::control::Replies;
+use crate::moves::Story;
 use crate::offering::{Order, Prepared, failure, stopping};
 use crate::payload::{self, PayloadError};
 use crate::peers::{self, Unreached};
@@ -341,7 +343,7 @@ impl Actor {
             shown: None,
         };
         if !self.leaving.contains_key(&session) {
-            self.moves.watch(session, replies.watcher());
+            self.moves.watch(Story::Going(session), replies.watcher());
         }
         if let Err(failed) = self.start_leaving(order) {
             replies.failed(failed);
@@ -473,18 +475,17 @@ impl Actor {
     /// This device is the one that is named, and nobody can work with the session here.
     fn not_yet_here(&self, session: SessionId) -> Failure {
         let why = format!("the session is {}", self.state_of(session));
-        let what = "the session did not come here";
         let id = session.short();
         match self.custodian.standing(session) {
             None | Some(Standing::Unconfirmed) => {
                 let cure = format!("cede doctor says why; then: cede confirm {id}");
-                Failure { refusal: Some(Refusal::NotOwner), ..failure(exit::NOT_OWNER, what, &why, &cure) }
+                Failure { refusal: Some(Refusal::NotOwner), ..failure(exit::NOT_OWNER, NOT_COME, &why, &cure) }
             }
             Some(Standing::Arriving | Standing::PayloadMissing | Standing::Leaving(_) | Standing::ReleasedTo(_)) => {
-                failure(exit::PENDING, what, &why, "cede status shows what it waits for")
+                failure(exit::PENDING, NOT_COME, &why, "cede status shows what it waits for")
             }
             Some(Standing::InCharge | Standing::Elsewhere(_) | Standing::SeizedBy(_)) => {
-                failure(exit::FAILED, what, &why, "cede status")
+                failure(exit::FAILED, NOT_COME, &why, "cede status")
             }
         }
     }

@@ -109,6 +109,7 @@ impl Actor {
         for session in self.custodian.to_hold_still() {
             let Some(key) = self.key_of(session) else { continue };
             self.custodian.hold_still(session);
+            self.moves.fences.begins(session);
             let (context, owner) = (self.context.clone(), owner.clone());
             let tombstone =
                 Tombstone { owner, session: session.short(), command: format!("cede confirm {}", session.short()) };
@@ -117,12 +118,14 @@ impl Actor {
                 if context.ask(|_| ()).await.is_err() {
                     return;
                 }
-                let fenced = context.block(move |context| {
-                    context.adapter(key.agent).map(|adapter| adapter.fence(&key.native, &tombstone))
-                });
+                let (agent, native) = (key.agent, key.native.clone());
+                let fenced = context
+                    .block(move |context| context.adapter(agent).map(|adapter| adapter.fence(&native, &tombstone)));
                 if let Ok(Some(Err(error))) = fenced.await {
                     tracing::warn!(session = %session.short(), %error, "its agent is not held still");
                 }
+                // It may have been confirmed meanwhile.
+                context.raising_ends(key).await;
             });
         }
     }

@@ -1,5 +1,6 @@
 //! A session leaves: one task per move, told by the actor what the custodian decided.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use cede_agent::adapter::Tombstone;
@@ -22,7 +23,7 @@ use crate::actor::Actor;
 use crate::base;
 use crate::context::{Context, Stopping};
 use crate::limits;
-use crate::moves::millis;
+use crate::moves::{Story, millis};
 use crate::offering::{self, Order, failure};
 use crate::payload::PayloadError;
 
@@ -73,15 +74,36 @@ pub(crate) enum LeavingEvent {
 }
 
 impl Context {
-    /// A session that stayed or came back meanwhile must not be behind a fence that went up too late.
-    pub(crate) async fn lift_where_in_charge(&self, key: SessionKey) {
+    /// Hands that could raise the fence have ended. A session that stayed or came back meanwhile must not be behind one that went
+    /// up too late.
+    pub(crate) async fn raising_ends(&self, key: SessionKey) {
+        let session = key.id();
+        self.tell(move |actor| actor.moves.fences.ends(session)).await;
         loop {
-            let (session, key) = (key.id(), key.clone());
+            let key = key.clone();
             if self.ask(move |actor| actor.lift_if_in_charge(session, key)).await != Ok(true) {
                 return;
             }
             tokio::time::sleep(limits::DIAL_LONGEST).await;
         }
+    }
+}
+
+/// How many hands may still raise the fence of a session.
+#[derive(Default)]
+pub(crate) struct Fences(BTreeMap<SessionId, usize>);
+
+impl Fences {
+    /// Each ends with [`Context::raising_ends`].
+    pub(crate) fn begins(&mut self, session: SessionId) {
+        *self.0.entry(session).or_default() += 1;
+    }
+
+    fn ends(&mut self, session: SessionId) {
+        if let Some(hands) = self.0.get_mut(&session) {
+            *hands -= 1;
+        }
+        self.0.retain(|_, hands| *hands > 0);
     }
 }
 
@@ -98,15 +120,16 @@ impl Actor {
         let number = movement.number;
         let (title, from) = (order.info.title.clone(), self.name.clone());
         let ended = order.info.key.clone();
-        self.moves.begin(session, &title, &from, &order.destination_name);
-        self.report(session, Phase::Preparing, (0, 0), 0, "");
+        self.moves.begin(Story::Going(session), &title, &from, &order.destination_name);
+        self.report(Story::Going(session), Phase::Preparing, (0, 0), 0, "");
+        self.moves.fences.begins(session);
         let context = self.context.clone();
         let course = tokio::spawn(movement.run(order));
         tokio::spawn(async move {
             let result = course.await.unwrap_or_else(|_| Err(offering::stopping(Stopping::Fault)));
             context.tell(move |actor| actor.end_leaving(session, number, result)).await;
             // The attempt may have ended while its fence went up.
-            context.lift_where_in_charge(ended).await;
+            context.raising_ends(ended).await;
         });
         Ok(())
     }
@@ -149,14 +172,14 @@ impl Actor {
                     self.custodian.cancel(session, failed.refusal.unwrap_or(Refusal::Cancelled), &failed.why);
                 }
                 if failed.exit != exit::PENDING {
-                    self.report(session, Phase::Abandoned, (0, 0), 0, &failed.why);
+                    self.report(Story::Going(session), Phase::Abandoned, (0, 0), 0, &failed.why);
                 }
                 failed.now_at.get_or_insert_with(|| self.in_charge(session));
                 ReplyBody::Failed(failed)
             }
         };
         self.forget_catalogs();
-        self.moves.end(session, &last);
+        self.moves.end(Story::Going(session), &last);
     }
 
     /// What came of a session that a peer was allowed to take: once.
@@ -205,7 +228,7 @@ impl Actor {
 
     pub(crate) fn leaving_accepted(&mut self, accept: Verified<Accept>) {
         if let Some(session) = self.leaving_of(accept.handoff) {
-            self.report(session, Phase::Transferring, (0, 0), 0, "");
+            self.report(Story::Going(session), Phase::Transferring, (0, 0), 0, "");
             self.leaving_event(session, LeavingEvent::Accepted(Box::new(accept)));
         }
     }
@@ -235,19 +258,19 @@ impl Actor {
     }
 
     pub(crate) fn leaving_freeze(&mut self, session: SessionId, _to: DeviceId) {
-        if let Some(view) = self.moves.get_mut(session) {
+        if let Some(view) = self.moves.get_mut(Story::Going(session)) {
             view.frozen = Some(Instant::now());
         }
         self.leaving_event(session, LeavingEvent::Freeze);
     }
 
     pub(crate) fn leaving_ack_held(&mut self, session: SessionId, handoff: HandoffId) {
-        self.report(session, Phase::Staged, (0, 0), 0, "");
+        self.report(Story::Going(session), Phase::Staged, (0, 0), 0, "");
         self.leaving_event(session, LeavingEvent::AckHeld(handoff));
     }
 
     pub(crate) fn leaving_released(&mut self, session: SessionId, to: DeviceId) {
-        self.report(session, Phase::Released, (0, 0), 0, "");
+        self.report(Story::Going(session), Phase::Released, (0, 0), 0, "");
         self.came_of_take(session, None);
         self.leaving_event(session, LeavingEvent::Released);
         let Some(key) = self.leaving.get(&session).map(|leaving| leaving.key.clone()) else { return };
@@ -255,7 +278,8 @@ impl Actor {
         self.rewrite_tombstone(key, owner, format!("cede take {}", session.short()));
     }
 
-    fn rewrite_tombstone(&self, key: SessionKey, owner: String, command: String) {
+    fn rewrite_tombstone(&mut self, key: SessionKey, owner: String, command: String) {
+        self.moves.fences.begins(key.id());
         let context = self.context.clone();
         tokio::spawn(async move {
             let session = key.id();
@@ -264,26 +288,25 @@ impl Actor {
             if let Ok(Err(error)) = raised {
                 tracing::warn!(session = %session.short(), %error, "the tombstone keeps its first text");
             }
-            context.lift_where_in_charge(key).await;
+            context.raising_ends(key).await;
         });
     }
 
     /// True: it is being put in its place, which the fence does not hinder; to be asked again.
     fn lift_if_in_charge(&mut self, session: SessionId, key: SessionKey) -> bool {
-        let standing = self.custodian.standing(session);
-        if standing == Some(Standing::InCharge) {
+        if self.may_lift(session) {
             self.lift(key);
         }
-        standing == Some(Standing::Arriving)
+        self.custodian.standing(session) == Some(Standing::Arriving)
     }
 
     pub(crate) fn leaving_retired(&mut self, session: SessionId, _handoff: HandoffId) {
-        if let Some(view) = self.moves.get_mut(session)
+        if let Some(view) = self.moves.get_mut(Story::Going(session))
             && let Some(frozen) = view.frozen
         {
             view.pause_ms = millis(frozen);
         }
-        self.report(session, Phase::Committed, (0, 0), 0, "");
+        self.report(Story::Going(session), Phase::Committed, (0, 0), 0, "");
         let over = self.leaving.get(&session).map(|leaving| leaving.number);
         self.leaving_event(session, LeavingEvent::Retired);
         let context = self.context.clone();
@@ -360,10 +383,9 @@ impl Actor {
         });
     }
 
-    /// That it is down is no record while a move goes on whose hands may still raise it: a death then must find it again.
-    /// The end of that move lifts it once more.
-    fn fence_is_down(&mut self, session: SessionId) {
-        if !self.leaving.contains_key(&session) {
+    /// That it is down is no record while hands may still raise it: a death then must find it again. Their end lifts it once more.
+    pub(crate) fn fence_is_down(&mut self, session: SessionId) {
+        if !self.moves.fences.0.contains_key(&session) {
             self.custodian.fence_lifted(session);
         }
     }
@@ -476,20 +498,21 @@ fn raise(context: &Context, key: &SessionKey, owner: String, command: String) ->
 
 impl Actor {
     pub(crate) fn count_sent(&mut self, session: SessionId, bytes: u64) {
-        if let Some(view) = self.moves.get_mut(session) {
+        if let Some(view) = self.moves.get_mut(Story::Going(session)) {
             view.bytes_sent = bytes;
         }
     }
 
     pub(crate) fn count_present(&mut self, session: SessionId, bytes: u64) {
-        if let Some(view) = self.moves.get_mut(session) {
+        if let Some(view) = self.moves.get_mut(Story::Going(session)) {
             view.bytes_present = bytes;
         }
     }
 
     /// How a move ended, for the person who asked for it.
-    pub(crate) fn move_report(&self, session: SessionId) -> Result<Answer, Failure> {
-        let view = self.moves.get(session).ok_or_else(|| failure(exit::FAILED, "the move is forgotten", "", ""))?;
+    pub(crate) fn move_report(&self, story: Story) -> Result<Answer, Failure> {
+        let session = story.session();
+        let view = self.moves.get(story).ok_or_else(|| failure(exit::FAILED, "the move is forgotten", "", ""))?;
         let handoff = view.timeline.iter().rev().find_map(|progress| progress.handoff);
         Ok(Answer::Moved(Box::new(MoveReport {
             handoff: handoff.unwrap_or(HandoffId::new([0; 16])),

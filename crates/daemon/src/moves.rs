@@ -10,6 +10,21 @@ use tokio::sync::mpsc;
 use crate::actor::Actor;
 use crate::limits;
 
+/// The moves of one session in one direction: it may be on its way back before whoever sent it away has heard all of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Story {
+    Going(SessionId),
+    Coming(SessionId),
+}
+
+impl Story {
+    pub(crate) fn session(self) -> SessionId {
+        match self {
+            Self::Going(session) | Self::Coming(session) => session,
+        }
+    }
+}
+
 /// A move under way, leaving or arriving.
 pub(crate) struct MoveView {
     pub(crate) title: String,
@@ -30,15 +45,16 @@ pub(crate) struct MoveView {
 pub(crate) struct Moves {
     /// Moves that began to leave in this life.
     pub(crate) begun: u64,
-    open: BTreeMap<SessionId, MoveView>,
-    ended: VecDeque<SessionId>,
+    pub(crate) fences: crate::leaving::Fences,
+    open: BTreeMap<Story, MoveView>,
+    ended: VecDeque<Story>,
 }
 
 impl Moves {
     /// Begins, or begins anew, the story of a session's move.
-    pub(crate) fn begin(&mut self, session: SessionId, title: &str, from: &str, to: &str) -> &mut MoveView {
-        let watchers = self.open.remove(&session).map(|old| old.watchers).unwrap_or_default();
-        self.ended.retain(|ended| *ended != session);
+    pub(crate) fn begin(&mut self, story: Story, title: &str, from: &str, to: &str) -> &mut MoveView {
+        let watchers = self.open.remove(&story).map(|old| old.watchers).unwrap_or_default();
+        self.ended.retain(|ended| *ended != story);
         let view = MoveView {
             title: title.to_owned(),
             from: from.to_owned(),
@@ -52,20 +68,20 @@ impl Moves {
             notes: Vec::new(),
             watchers,
         };
-        self.open.entry(session).insert_entry(view).into_mut()
+        self.open.entry(story).insert_entry(view).into_mut()
     }
 
-    pub(crate) fn get(&self, session: SessionId) -> Option<&MoveView> {
-        self.open.get(&session)
+    pub(crate) fn get(&self, story: Story) -> Option<&MoveView> {
+        self.open.get(&story)
     }
 
-    pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut MoveView> {
-        self.open.get_mut(&session)
+    pub(crate) fn get_mut(&mut self, story: Story) -> Option<&mut MoveView> {
+        self.open.get_mut(&story)
     }
 
     /// Sends every later line of this move to a client too.
-    pub(crate) fn watch(&mut self, session: SessionId, watcher: mpsc::Sender<ReplyBody>) {
-        let view = self.open.entry(session).or_insert_with(|| MoveView {
+    pub(crate) fn watch(&mut self, story: Story, watcher: mpsc::Sender<ReplyBody>) {
+        let view = self.open.entry(story).or_insert_with(|| MoveView {
             title: String::new(),
             from: String::new(),
             to: String::new(),
@@ -82,9 +98,8 @@ impl Moves {
     }
 
     /// Says where a move stands. A phase appears in the timeline once a round; bytes of the same phase replace it.
-    pub(crate) fn report(&mut self, mut progress: Progress) {
-        let session = progress.session;
-        let Some(view) = self.open.get_mut(&session) else { return };
+    pub(crate) fn report(&mut self, story: Story, mut progress: Progress) {
+        let Some(view) = self.open.get_mut(&story) else { return };
         progress.at_ms = millis(view.started);
         if progress.phase == Phase::Transferring {
             view.bytes_sent = view.bytes_sent.max(progress.bytes);
@@ -96,27 +111,27 @@ impl Moves {
             }
             _ => view.timeline.push(progress.clone()),
         }
-        self.tell(session, &ReplyBody::Progress(progress));
+        self.tell(story, &ReplyBody::Progress(progress));
     }
 
     /// Sends a line to every client of this move. A client that does not read misses lines, never the end.
-    pub(crate) fn tell(&mut self, session: SessionId, line: &ReplyBody) {
-        let Some(view) = self.open.get_mut(&session) else { return };
+    pub(crate) fn tell(&mut self, story: Story, line: &ReplyBody) {
+        let Some(view) = self.open.get_mut(&story) else { return };
         let gone = |sent| matches!(sent, Err(mpsc::error::TrySendError::Closed(_)));
         view.watchers.retain(|watcher| !gone(watcher.try_send(line.clone())));
     }
 
     /// Sends the last line to every client of this move; the story stays for `status`.
-    pub(crate) fn end(&mut self, session: SessionId, last: &ReplyBody) {
-        let Some(view) = self.open.get_mut(&session) else { return };
+    pub(crate) fn end(&mut self, story: Story, last: &ReplyBody) {
+        let Some(view) = self.open.get_mut(&story) else { return };
         for watcher in view.watchers.drain(..) {
             if let Err(mpsc::error::TrySendError::Full(last)) = watcher.try_send(last.clone()) {
                 // It reads slowly and still hears the end. One that went away has nothing to be told.
                 tokio::spawn(async move { watcher.send(last).await });
             }
         }
-        self.ended.retain(|ended| *ended != session);
-        self.ended.push_back(session);
+        self.ended.retain(|ended| *ended != story);
+        self.ended.push_back(story);
         if self.ended.len() > limits::ENDED_MOVES
             && let Some(oldest) = self.ended.pop_front()
         {
@@ -124,14 +139,18 @@ impl Moves {
         }
     }
 
-    /// The sessions whose move has not ended.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = SessionId> {
-        self.open.keys().copied().filter(|session| !self.ended.contains(session))
+    pub(crate) fn is_under_way(&self, story: Story) -> bool {
+        self.open.contains_key(&story) && !self.ended.contains(&story)
     }
 
     /// The moves that have not ended.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = (Story, &MoveView)> {
+        self.open.iter().map(|(story, view)| (*story, view)).filter(|(story, _)| !self.ended.contains(story))
+    }
+
+    /// The same, for people.
     pub(crate) fn summaries(&self) -> Vec<MoveSummary> {
-        self.under_way().filter_map(|session| self.get(session)?.summary()).collect()
+        self.under_way().filter_map(|(_, view)| view.summary()).collect()
     }
 }
 
@@ -150,14 +169,14 @@ impl MoveView {
 
 impl Actor {
     /// Reports a phase with the truth about who is in charge now.
-    pub(crate) fn report(&mut self, session: SessionId, phase: Phase, bytes: (u64, u64), round: u32, note: &str) {
-        let handoff = self
-            .custodian
-            .leaving(session)
-            .map(|source| source.offer().handoff)
-            .or_else(|| self.custodian.arriving(session).map(|destination| destination.attempt().handoff))
-            .or_else(|| self.custodian.asked(session).map(|offer| offer.handoff));
-        let handoff = handoff.or_else(|| self.moves.get(session)?.timeline.last()?.handoff);
+    pub(crate) fn report(&mut self, story: Story, phase: Phase, bytes: (u64, u64), round: u32, note: &str) {
+        let session = story.session();
+        let arriving = || self.custodian.arriving(session).map(|destination| destination.attempt().handoff);
+        let handoff = match story {
+            Story::Going(_) => self.custodian.leaving(session).map(|source| source.offer().handoff),
+            Story::Coming(_) => arriving().or_else(|| self.custodian.asked(session).map(|offer| offer.handoff)),
+        };
+        let handoff = handoff.or_else(|| self.moves.get(story)?.timeline.last()?.handoff);
         let progress = Progress {
             handoff,
             session,
@@ -169,7 +188,7 @@ impl Actor {
             at_ms: 0,
             note: note.to_owned(),
         };
-        self.moves.report(progress);
+        self.moves.report(story, progress);
     }
 
     /// Who may act for the session at this moment, by name.

@@ -15,6 +15,7 @@ use cede_wire::session::{Activity, Requirement, SessionInfo};
 
 use crate::context::{Context, Stopping};
 use crate::limits;
+use crate::moves::Story;
 use crate::payload::{self, Leaves, Payload, PayloadError, Wanted};
 use crate::receiving::is_full;
 
@@ -149,7 +150,7 @@ async fn ready(context: &Context, order: &Order) -> Result<SessionInfo, Failure>
         if !told {
             told = true;
             let note = evidence(&info.activity).to_owned();
-            context.tell(move |actor| actor.report(session, Phase::Waiting, (0, 0), 0, &note)).await;
+            context.tell(move |actor| actor.report(Story::Going(session), Phase::Waiting, (0, 0), 0, &note)).await;
         }
         if !context.ask(move |actor| actor.leaving.contains_key(&session)).await.map_err(stopping)? {
             return Err(cancelled());

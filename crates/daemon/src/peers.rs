@@ -425,6 +425,7 @@ impl Actor {
             self.ledger.link_down(device);
             self.transfers.link_down(device);
             self.leaving_link_down(device);
+            self.arriving_link_down(device);
             self.reach(device);
             tracing::info!(peer = %device.short(), "link down");
         } else if used {

@@ -27,6 +27,7 @@ use crate::base::{self, Chunks, Visit};
 use crate::context::{Context, Stopping};
 use crate::hands::Turn;
 use crate::limits;
+use crate::moves::Story;
 use crate::spoken::write_transcript;
 
 mod opening;
@@ -192,7 +193,7 @@ pub(crate) async fn run(mut fetch: Fetch) -> Result<(), FetchError> {
             if let Some(arriving) = actor.arriving.get_mut(&session).filter(|a| a.plan.handoff == handoff) {
                 arriving.plan = plan;
             }
-            actor.report(session, Phase::Staged, (0, 0), round, "");
+            actor.report(Story::Coming(session), Phase::Staged, (0, 0), round, "");
             let now = actor.context.clock.now();
             actor.custodian.staged(session, handoff, payload, now);
         })
@@ -367,7 +368,9 @@ impl Source for Round {
     async fn show(&self, of: NeedOf, bytes: u64, total: u64) {
         if of == NeedOf::Payload {
             let (session, round) = (self.manifest.session, self.manifest.round);
-            self.context.tell(move |actor| actor.report(session, Phase::Transferring, (bytes, total), round, "")).await;
+            self.context
+                .tell(move |actor| actor.report(Story::Coming(session), Phase::Transferring, (bytes, total), round, ""))
+                .await;
         }
     }
 }

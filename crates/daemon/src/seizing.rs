@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use cede_core::custodian::{Prospect, SeizeError, Standing};
 use cede_wire::audit::AuditAct;
-use cede_wire::control::{Answer, Failure, Phase, ReplyBody, SeizePlan, exit};
+use cede_wire::control::{Answer, Failure, SeizePlan, exit};
 use cede_wire::custody::Head;
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::refusal::Refusal;
@@ -14,6 +14,7 @@ use cede_wire::session::SessionKey;
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
+use crate::moves::Story;
 use crate::offering::{failure, stopping};
 
 /// What the actor knows of seizes, of what they left behind, and of its own doubts.
@@ -144,11 +145,11 @@ impl Actor {
         let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
         let (other, member) = (from == self.context.local.device(), self.peers.is_member(from));
         let (from, to) = (self.device_name(from), self.name.clone());
-        self.moves.begin(session, &title, &from, &to);
+        self.moves.begin(Story::Coming(session), &title, &from, &to);
         if let Some(replies) = self.seizes.waiting.remove(&session) {
-            self.moves.watch(session, replies.watcher());
+            self.moves.watch(Story::Coming(session), replies.watcher());
         }
-        if let Some(view) = self.moves.get_mut(session) {
+        if let Some(view) = self.moves.get_mut(Story::Coming(session)) {
             let who = if other { "another device that holds it" } else { &from };
             let hears = if other || member { "it hears of this" } else { "it is paired again, for it was removed" };
             view.notes.push(format!("{who} may go on until {hears}; then it stops and keeps its own turns"));
@@ -174,7 +175,7 @@ impl Actor {
             context
                 .tell(move |actor| match lifted {
                     Ok(Ok(())) => {
-                        actor.custodian.fence_lifted(session);
+                        actor.fence_is_down(session);
                         actor.end_seized(session);
                     }
                     Ok(Err(_)) | Err(_) => {
@@ -188,11 +189,7 @@ impl Actor {
 
     fn end_seized(&mut self, session: SessionId) {
         self.context.last_look.forget();
-        self.report(session, Phase::Committed, (0, 0), 0, "");
-        if let Ok(Answer::Moved(mut report)) = self.move_report(session) {
-            self.fill_place(session, &mut report);
-            self.moves.end(session, &ReplyBody::Done(Answer::Moved(report)));
-        }
+        self.end_arrived(session);
     }
 
     /// Not enough votes.

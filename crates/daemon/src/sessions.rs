@@ -16,6 +16,7 @@ use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Errand;
 use crate::limits;
+use crate::moves::Story;
 use crate::offering::failure;
 
 /// A look at the agents' stores.
@@ -168,7 +169,7 @@ impl Actor {
             Some(placed) => (placed.key.clone(), placed.title.clone(), path_of(&placed.directory)),
             // It never stood here, and this device answers for it.
             None if self.is_here(id) => {
-                let title = self.moves.get(id).map_or_else(String::new, |view| view.title.clone());
+                let title = self.moves.get(Story::Coming(id)).map_or_else(String::new, |view| view.title.clone());
                 (self.key_of(id)?, title, PathBuf::new())
             }
             None => return None,

@@ -7,7 +7,7 @@ use cede_agent::adapter::AgentError;
 use cede_core::authority::{CapabilityRefusal, Permission};
 use cede_wire::audit::{AuditOf, AuditOutcome, DecidedBy};
 use cede_wire::authority::Rule;
-use cede_wire::control::{Failure, MoveRequest, Phase, Progress, ReplyBody, exit};
+use cede_wire::control::{Failure, MoveRequest, Phase, ReplyBody, exit};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
@@ -17,12 +17,14 @@ use tokio::sync::mpsc;
 
 use crate::actor::Actor;
 use crate::approvals::{Approval, UNRECORDED};
+use crate::arriving::NOT_COME;
 use crate::audit::move_decided;
 use crate::authorities::Asker;
 use crate::context::Context;
 use crate::errands::Errand;
 use crate::hearing::{Hearing, Line};
 use crate::limits;
+use crate::moves::Story;
 use crate::offering::{Order, cancelled, exit_of, failure, not_captured, stopping};
 use crate::payload::{Leaves, PayloadError, Wanted};
 
@@ -76,19 +78,22 @@ impl Takes {
         self.owners.get(&session).copied()
     }
 
-    /// The session is here, or will not come.
-    pub(crate) fn done(&mut self, session: SessionId) {
+    /// The session is here, or will not come. Whom it was asked of, with which question.
+    pub(crate) fn done(&mut self, session: SessionId) -> Option<(DeviceId, u64)> {
         self.owners.remove(&session);
         self.expected.remove(&session);
-        self.asked.retain(|_, asked| asked.session != session);
+        let (request, owner) = self.of(session).map(|(request, asked)| (request, asked.owner))?;
+        self.asked.remove(&request);
+        Some((owner, request))
     }
 
-    /// The operator here does not want it any more. The session that was meant, and whom to tell of which question.
-    pub(crate) fn withdraw(&mut self, meant: impl Fn(SessionId) -> bool) -> Option<(SessionId, DeviceId, u64)> {
-        let (request, asked) = self.asked.iter().find(|(_, asked)| meant(asked.session))?;
-        let withdrawn = (asked.session, asked.owner, *request);
-        self.done(asked.session);
-        Some(withdrawn)
+    /// The question about a session: there is one at most.
+    fn of(&self, session: SessionId) -> Option<(u64, Asked)> {
+        self.asked.iter().find(|(_, asked)| asked.session == session).map(|(request, asked)| (*request, *asked))
+    }
+
+    pub(crate) fn is_asked_for(&self, session: SessionId) -> bool {
+        self.of(session).is_some()
     }
 
     /// Whether this device asked that one with this question, and waits for the answer.
@@ -131,20 +136,20 @@ impl Takes {
     }
 
     /// The question about a session that has no answer yet, or whose offer has not come.
-    fn open(&self, session: SessionId) -> Option<Asked> {
+    fn open(&self, session: SessionId) -> Option<(u64, Asked)> {
         let expected = self.expected.contains_key(&session);
-        self.asked.values().find(|asked| asked.session == session && (!asked.offered || expected)).copied()
+        self.of(session).filter(|(_, asked)| !asked.offered || expected)
     }
 
-    fn is_open(&self, request: u64) -> bool {
-        self.asked.get(&request).is_some_and(|asked| !asked.offered)
+    pub(crate) fn is_open(&self, session: SessionId) -> bool {
+        self.open(session).is_some()
     }
 
     /// A new question about a session makes an earlier one that led to an offer forgotten.
     fn ask(&mut self, asked: Asked) -> u64 {
         // Unlike the numbers of any other device: a late answer must not be taken for a withdrawal.
         self.next = crate::clock::random().map_or(self.next + 1, u64::from_le_bytes);
-        self.asked.retain(|_, earlier| earlier.session != asked.session || !earlier.offered);
+        self.asked.retain(|_, earlier| earlier.session != asked.session);
         self.asked.insert(self.next, asked);
         self.owners.insert(asked.session, asked.owner);
         self.expected.insert(asked.session, (asked.owner, Instant::now()));
@@ -227,14 +232,16 @@ impl Actor {
         carry_only: bool,
         watcher: mpsc::Sender<ReplyBody>,
     ) {
-        if let Some(wanted) = self.joined(Asked { owner, session, wait, carry_only, offered: false }) {
-            match wanted {
+        let story = Story::Coming(session);
+        if let Some(joined) = self.joined(Asked { owner, session, wait, carry_only, offered: false }) {
+            match joined {
                 // The owner is asked once, and every client hears of that.
-                Ok(last) => {
-                    if let Some(last) = last {
-                        let _ = watcher.try_send(ReplyBody::Progress(last));
+                Ok(source) => {
+                    self.open_arriving(session, source, title);
+                    if let Some(last) = self.moves.get(story).and_then(|view| view.timeline.last()) {
+                        let _ = watcher.try_send(ReplyBody::Progress(last.clone()));
                     }
-                    self.moves.watch(session, watcher);
+                    self.moves.watch(story, watcher);
                 }
                 Err(failed) => _ = watcher.try_send(ReplyBody::Failed(failed)),
             }
@@ -242,9 +249,9 @@ impl Actor {
         }
         let request = self.takes.ask(Asked { owner, session, wait, carry_only, offered: false });
         let (from, to) = (self.device_name(owner), self.name.clone());
-        self.moves.watch(session, watcher);
-        self.moves.begin(session, title, &from, &to);
-        self.report(session, Phase::Preparing, (0, 0), 0, &format!("asking {from}"));
+        self.moves.watch(story, watcher);
+        self.moves.begin(story, title, &from, &to);
+        self.report(story, Phase::Preparing, (0, 0), 0, &format!("asking {from}"));
         self.send(owner, PeerMessage::Take { request, session, wait, carry_only });
         self.reach_afresh(owner);
         let context = self.context.clone();
@@ -257,16 +264,15 @@ impl Actor {
         });
     }
 
-    /// What a client hears that asks for a session which was asked for already, or comes without that: where it stands,
-    /// or why it has to wait.
-    fn joined(&self, wanted: Asked) -> Option<Result<Option<Progress>, Failure>> {
+    /// For a client that asks for a session which was asked for already, or comes without that: from where it comes, or why
+    /// nobody can wait for it now.
+    fn joined(&self, wanted: Asked) -> Option<Result<DeviceId, Failure>> {
         let (session, what) = (wanted.session, "the session was not asked for");
-        let last = || self.moves.get(session).and_then(|view| view.timeline.last().cloned());
-        if let Some(open) = self.takes.open(session) {
+        if let Some((_, open)) = self.takes.open(session) {
             let same = (open.owner, open.wait, open.carry_only) == (wanted.owner, wanted.wait, wanted.carry_only);
             let why = format!("{} has been asked for it already, with other options", self.device_name(open.owner));
             let cure = format!("cede cancel {}, then repeat the command", session.short());
-            return Some(if same { Ok(last()) } else { Err(failure(exit::FAILED, what, &why, &cure)) });
+            return Some(if same { Ok(open.owner) } else { Err(failure(exit::FAILED, what, &why, &cure)) });
         }
         let waits = |question: &&Approval| {
             matches!(question.moves(), Some(AuditOf::Handoff(handoff))
@@ -276,22 +282,29 @@ impl Actor {
             let why = "its owner offers it already, and that waits for your answer";
             return Some(Err(failure(exit::PENDING, what, why, &format!("cede allow {id}"))));
         }
-        self.is_coming(session).then(|| Ok(last()))
-    }
-
-    fn is_coming(&self, session: SessionId) -> bool {
-        self.custodian.asked(session).is_some() || self.custodian.arriving(session).is_some()
+        let source = self.coming_from(session)?;
+        if self.peers.is_connected(source) {
+            return Some(Ok(source));
+        }
+        let name = self.device_name(source);
+        let why = format!("it is on its way from {name} already, which is not connected; that goes on when it is back");
+        let cure = format!("start {name}, or withdraw it: cede cancel {}", session.short());
+        Some(Err(failure(exit::PENDING, what, &why, &cure)))
     }
 
     /// The owner answers, but neither with an offer nor with a no: the client does not wait for ever.
     fn take_forgotten(&mut self, request: u64, owner: DeviceId) {
-        let expected =
-            |asked: &Asked| self.takes.expected.contains_key(&asked.session) && !self.is_coming(asked.session);
-        if self.takes.asked.get(&request).is_some_and(expected) {
+        if self.waits_for_offer(request) {
             let why = "the owner did not hand it over in time".to_owned();
             self.takes.answer(owner, request, Err((Refusal::TimedOut, why)));
             self.end_refused_takes();
         }
+    }
+
+    /// Whether this question has no answer, or its offer has not come.
+    fn waits_for_offer(&self, request: u64) -> bool {
+        let Some(asked) = self.takes.asked.get(&request) else { return false };
+        self.takes.is_open(asked.session) && self.coming_from(asked.session).is_none()
     }
 
     /// The owner may have lost the question, or its answer may have been lost: asks again. Source: SPEC H-16.
@@ -304,7 +317,7 @@ impl Actor {
     /// Whether the question still waits for an answer of its owner. One that could not be reached in time, or does not let
     /// this device in any more, gives none.
     fn take_waits(&mut self, request: u64, owner: DeviceId, line: Line) -> Waiting {
-        if !self.takes.is_open(request) {
+        if !self.waits_for_offer(request) {
             return Waiting::Over;
         }
         let heard = self.peers.heard(owner);
@@ -322,21 +335,18 @@ impl Actor {
         let Some(session) = self.takes.asked.get(&request).map(|asked| asked.session) else { return };
         let name = self.device_name(owner);
         let note = format!("nothing comes from {name} any more; where it stays away this ends");
-        self.report(session, Phase::Preparing, (0, 0), 0, &note);
+        self.report(Story::Coming(session), Phase::Preparing, (0, 0), 0, &note);
     }
 
     /// Tells the clients of takes that were refused.
     pub(crate) fn end_refused_takes(&mut self) {
         for (session, refusal, detail) in std::mem::take(&mut self.takes.refused) {
-            if refusal == Refusal::Busy && self.is_coming(session) {
+            if refusal == Refusal::Busy && self.coming_from(session).is_some() {
                 // The owner hands it over here by its own will: how that ends is what the client waits for.
                 let note = "it is on its way already; if a question about it waits here: cede approvals";
-                self.report(session, Phase::Preparing, (0, 0), 0, note);
+                self.report(Story::Coming(session), Phase::Preparing, (0, 0), 0, note);
                 continue;
             }
-            let owner = self.custodian.owner(session).or_else(|| self.takes.owner(session));
-            let owner = owner.map(|owner| self.device_name(owner));
-            let exit = exit_of(refusal);
             let why = format!("{refusal}: {detail}");
             let full = refusal == Refusal::TooLarge;
             let away = self.custodian.owner(session).is_some_and(|owner| !self.peers.is_connected(owner));
@@ -347,10 +357,7 @@ impl Actor {
                 }
                 cure => cure,
             };
-            let failed = failure(exit, "the session did not come here", &why, &cure);
-            self.report(session, Phase::Abandoned, (0, 0), 0, &detail);
-            let failed = Failure { refusal: Some(refusal), now_at: owner, ..failed };
-            self.moves.end(session, &ReplyBody::Failed(failed));
+            self.end_not_come(session, (refusal, &detail), failure(exit_of(refusal), NOT_COME, &why, &cure));
         }
     }
 

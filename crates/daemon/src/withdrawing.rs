@@ -10,6 +10,7 @@ use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
 
 use crate::actor::Actor;
+use crate::moves::MoveView;
 use crate::offering::failure;
 use crate::sessions;
 
@@ -17,15 +18,15 @@ impl Actor {
     /// Withdraws the move that a text means: what leaves until it is decided, what comes until it is staged, and a take
     /// until it is answered.
     pub(crate) fn cancel(&mut self, text: &str) -> Result<Answer, Failure> {
-        let mut under_way: BTreeSet<SessionId> = self.moves.under_way().chain(self.leaving.keys().copied()).collect();
+        let told = self.moves.under_way().map(|(story, _)| story.session());
+        let mut under_way: BTreeSet<SessionId> = told.chain(self.leaving.keys().copied()).collect();
         under_way.extend(self.custodian.sessions().map(|(id, _)| id).filter(|id| self.received_now(*id).is_some()));
         let fitting: Vec<SessionId> = under_way.into_iter().filter(|id| self.is_move_of(*id, text)).collect();
-        match fitting.as_slice() {
+        let state = match fitting.as_slice() {
             [one] => self.withdraw_move(*one)?,
             [] => return Err(self.none_withdrawn()),
             several => return Err(self.unclear_move(several)),
-        }
-        let state = fitting.first().map_or_else(String::new, |session| self.state_of(*session));
+        };
         Ok(Answer::Said { text: format!("cancelled; the session is {state}") })
     }
 
@@ -34,7 +35,7 @@ impl Actor {
         let handoff = self.handoff_of(session).map(|handoff| handoff.to_string());
         let placed = self.placed.get(&session);
         let begins = |id: &str| id.starts_with(text);
-        let called = self.moves.get(session).is_some_and(|view| view.title == text);
+        let called = self.views_of(session).any(|view| view.title == text);
         let lies = |placed: &cede_wire::record::PlacedSession| {
             placed.title == text
                 || begins(placed.key.native.as_str())
@@ -59,34 +60,42 @@ impl Actor {
         (receiving && !self.is_here(session)).then(|| arriving.attempt().handoff)
     }
 
-    fn withdraw_move(&mut self, session: SessionId) -> Result<(), Failure> {
-        if self.leaving.contains_key(&session) {
-            return self.withdraw_going(session);
-        }
-        if let Some(handoff) = self.received_now(session) {
+    /// Where the session is then.
+    fn withdraw_move(&mut self, session: SessionId) -> Result<String, Failure> {
+        let leaves = self.leaving.contains_key(&session);
+        let undecided = self.custodian.standing(session).is_none_or(|standing| standing == Standing::InCharge);
+        if self.custodian.leaving(session).is_some() {
+            self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
+        } else if leaves && undecided {
+            // It has not been offered yet: its task sees that nobody waits for it.
+            self.withdraw_leaving(session);
+        } else if let Some(handoff) = self.received_now(session) {
             let detail = "it was withdrawn at the destination";
             self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
-        } else if let Some((session, owner, request)) = self.takes.withdraw(|id| id == session) {
-            let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
-            self.send(owner, PeerMessage::TakeAnswer { request, answer });
+        } else if self.takes.is_asked_for(session) {
+            // Nothing else here may know who has it.
+            let owner = self.in_charge(session);
             self.end_arriving(session, Refusal::Cancelled, "it was withdrawn here");
+            return Ok(format!("at {owner}"));
+        } else if leaves {
+            let why = format!("the decision is made: {}", self.state_of(session));
+            return Err(failure(exit::NOT_OWNER, NOT_CANCELLED, &why, "cede status"));
         } else {
             return Err(self.none_withdrawn());
         }
-        Ok(())
+        Ok(self.state_of(session))
     }
 
-    fn withdraw_going(&mut self, session: SessionId) -> Result<(), Failure> {
-        if self.custodian.leaving(session).is_some() {
-            self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
-        } else if self.custodian.standing(session).is_none_or(|standing| standing == Standing::InCharge) {
-            // It has not been offered yet: its task sees that nobody waits for it.
-            self.withdraw_leaving(session);
-        } else {
-            let why = format!("the decision is made: {}", self.state_of(session));
-            return Err(failure(exit::NOT_OWNER, NOT_CANCELLED, &why, "cede status"));
+    /// What was asked of an owner is wanted no more.
+    pub(crate) fn withdraw_take(&mut self, session: SessionId) {
+        if let Some((owner, request)) = self.takes.done(session) {
+            let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
+            self.send(owner, PeerMessage::TakeAnswer { request, answer });
         }
-        Ok(())
+    }
+
+    fn views_of(&self, session: SessionId) -> impl Iterator<Item = &MoveView> {
+        self.moves.under_way().filter(move |(story, _)| story.session() == session).map(|(_, view)| view)
     }
 
     fn none_withdrawn(&self) -> Failure {
@@ -97,8 +106,8 @@ impl Actor {
 
     fn unclear_move(&self, several: &[SessionId]) -> Failure {
         let named = |session: &SessionId| {
-            let view = self.moves.get(*session);
-            let title = view.map(|view| format!(" ({}, {} to {})", view.title, view.from, view.to));
+            let title =
+                self.views_of(*session).next().map(|view| format!(" ({}, {} to {})", view.title, view.from, view.to));
             format!("{}{}", session.short(), title.unwrap_or_default())
         };
         let why = format!("several moves fit: {}", several.iter().map(named).collect::<Vec<_>>().join(", "));

@@ -7,6 +7,9 @@ use cede_wire::control::{LetterSummary, SendRequest, TransferState, TransferSumm
 
 use super::*;
 
+#[path = "watching.rs"]
+mod watching;
+
 fn cancel(device: &Device, text: &str) -> Result<String, Failure> {
     match device.ask(Command::Cancel { handoff: text.to_owned() })? {
         Answer::Said { text } => Ok(text),
@@ -41,7 +44,7 @@ fn move_is_withdrawn_by_the_title_of_its_session() {
     assert_eq!(refused(cancel(a, "parser")).exit, exit::FAILED, "nothing is under way any more");
     let taken = b.open(Command::Take { session: one.to_string(), wait: false, carry_only: false }).unwrap();
     question(a);
-    cancel(b, "parser").unwrap();
+    assert_eq!(cancel(b, "parser").unwrap(), "cancelled; the session is at laptop");
     assert_eq!(refused(taken.end(&mut |_| {}).unwrap()).why, "cancelled: it was withdrawn here");
 }
 

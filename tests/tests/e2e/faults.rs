@@ -213,13 +213,9 @@ fn wait_for_a_process_can_be_withdrawn() {
     wait_until("no staging is left", || names(&devices.b.home).is_empty());
 }
 
-/// The move is over for the custodian while the hands still end the agent, and then raise the fence.
-///
-/// Shows: H-21, A-3
-#[test]
-fn fence_that_goes_up_after_the_end_of_its_move_comes_down() {
-    let devices = Devices::friends(CEDE);
-    let a = &devices.a;
+/// A move that is over for the custodian while its hands still end the agent, and then raise the fence: which ends once the file
+/// is there.
+fn over_before_its_fence_is_up(a: &Device) -> (Agent, PathBuf, claude::Planted, cede_tests::devices::Answers) {
     let planted = claude::plant(&a.home, &project(a), 3);
     let (told, end) = (a.home.join("told"), a.home.join("end"));
     let stubborn = format!(
@@ -227,15 +223,49 @@ fn fence_that_goes_up_after_the_end_of_its_move_comes_down() {
         told.display(),
         end.display()
     );
-    let mut agent = Agent(std::process::Command::new("sh").args(["-c", &stubborn]).spawn().unwrap());
+    let agent = Agent(std::process::Command::new("sh").args(["-c", &stubborn]).spawn().unwrap());
     claude::register(&a.home, &planted, agent.0.id(), "idle");
     let asked = a.open(Command::To(MoveRequest { carry_only: true, ..request("server", planted.id) })).unwrap();
     wait_until("the agent is told to end", || told.exists());
     a.ask(Command::Cancel { handoff: planted.id.to_string() }).unwrap();
     wait_until("the custodian is done with it", || state(a, planted.id) == "in charge here");
+    (agent, end, planted, asked)
+}
+
+/// Shows: H-21, A-3
+#[test]
+fn fence_that_goes_up_after_the_end_of_its_move_comes_down() {
+    let devices = Devices::friends(CEDE);
+    let a = &devices.a;
+    let (mut agent, end, planted, asked) = over_before_its_fence_is_up(a);
+    // The move ends without another look at what would travel.
+    let (tree, away) = (a.home.join("project"), a.home.join("away"));
+    std::fs::rename(&tree, &away).unwrap();
     std::fs::write(&end, "").unwrap();
     agent.0.wait().unwrap();
     let failed = refused(asked.end(&mut |_| {}).unwrap());
     assert_eq!(failed.refusal, Some(Refusal::Cancelled), "{failed:?}");
+    std::fs::rename(&away, &tree).unwrap();
     wait_until("no fence is left", || claude::resumable(&a.home, &planted).is_some());
+}
+
+/// Shows: H-21, A-3
+#[test]
+fn late_fence_of_a_move_comes_down_while_the_next_one_is_offered() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (mut agent, end, planted, asked) = over_before_its_fence_is_up(a);
+    a.ask(Command::Cancel { handoff: planted.id.to_string() }).unwrap();
+    refused(asked.end(&mut |_| {}).unwrap());
+    b.ask(Command::Policy { device: "laptop".to_owned(), policy: Some(cede_wire::record::PeerPolicy::Ask) }).unwrap();
+    let again = a.open(Command::To(MoveRequest { carry_only: true, ..request("server", planted.id) })).unwrap();
+    let waiting = question(b);
+    assert!(agent.0.try_wait().unwrap().is_none(), "the hands of the first one still wait for it");
+    std::fs::write(&end, "").unwrap();
+    agent.0.wait().unwrap();
+    // It goes up, and comes down though nobody answers.
+    std::thread::sleep(Duration::from_secs(1));
+    wait_until("no fence is left", || claude::resumable(&a.home, &planted).is_some());
+    decide(b, &waiting, false);
+    refused(again.end(&mut |_| {}).unwrap());
 }

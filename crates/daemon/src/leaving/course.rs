@@ -20,13 +20,15 @@ use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
 use cede_wire::shown::bytes;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
 use crate::actor::Actor;
 use crate::base;
 use crate::clock::random;
-use crate::context::Context;
+use crate::context::{Context, Stopping};
 use crate::hearing::{Hearing, Line};
 use crate::limits;
+use crate::moves::Story;
 use crate::offering::{self, Order, Prepared, failure, stopping};
 use crate::payload::{Payload, PayloadError, Wanted};
 use crate::sending::{self, Content, Part, SendError};
@@ -95,7 +97,9 @@ impl Move {
         }
         if let Some(failed) = needs_a_yes(&plan) {
             // The person is shown what a yes would mean.
-            self.context.tell(move |actor| actor.moves.tell(session, &ReplyBody::Planned(Box::new(plan)))).await;
+            self.context
+                .tell(move |actor| actor.moves.tell(Story::Going(session), &ReplyBody::Planned(Box::new(plan))))
+                .await;
             return Err(failed);
         }
         let terms = prepared.terms(&self.context)?;
@@ -104,7 +108,8 @@ impl Move {
         let accept = self.accepted().await?;
         self.transfer(prepared, accept).await?;
         self.decide().await?;
-        let mut report = self.context.ask(move |actor| actor.move_report(session)).await.map_err(stopping)??;
+        let mut report =
+            self.context.ask(move |actor| actor.move_report(Story::Going(session))).await.map_err(stopping)??;
         if let Answer::Moved(report) = &mut report {
             self.look_there(to, report).await;
             report.notes.extend(self.left_behind(agent).await);
@@ -158,7 +163,7 @@ impl Move {
                     actor.send(to, cede_wire::message::PeerMessage::TakeAnswer { request, answer: Ok(handoff) });
                 }
                 let note = if actor.peers.is_connected(to) { WAITING } else { "reaching the device" };
-                actor.report(session, Phase::Offered, (0, 0), 0, note);
+                actor.report(Story::Going(session), Phase::Offered, (0, 0), 0, note);
             }
             offered.map_err(|error| actor.not_offered(&error))
         });
@@ -169,7 +174,7 @@ impl Move {
         if let Some(event) = self.early.pop_front() {
             return Ok(event);
         }
-        self.inbox.recv().await.ok_or_else(|| stopping(crate::context::Stopping::Told))
+        self.inbox.recv().await.ok_or_else(|| stopping(Stopping::Told))
     }
 
     fn over(&self, refusal: Refusal, detail: &str) -> Failure {
@@ -231,7 +236,7 @@ impl Move {
                 Line::Down => return,
             };
             if before.is_some_and(|before| before != line) || line == Line::Silent && before != Some(line) {
-                actor.report(session, Phase::Offered, (0, 0), 0, &note);
+                actor.report(Story::Going(session), Phase::Offered, (0, 0), 0, &note);
             }
         });
         told.await.ok().map(|()| line)
@@ -322,11 +327,15 @@ impl Move {
                 // Whoever waits for the end of a turn waits for the end of its process too.
                 Err(PayloadError::Agent(AgentError::Live { .. }))
                     if order.request.wait && tokio::time::Instant::now() < deadline => {}
-                fenced => return fenced.map_err(|error| not_fenced(&error)),
+                // Nobody is kept from a session by the capture of a move that ended meanwhile.
+                Ok(()) => return self.pending_over().map_or(Ok(()), Err),
+                Err(error) => return Err(not_fenced(&error)),
             }
             if !std::mem::replace(&mut told, true) {
                 let note = "waiting for the agent's process, which still holds the session";
-                self.context.tell(move |actor| actor.report(session, Phase::Transferring, (0, 0), 0, note)).await;
+                self.context
+                    .tell(move |actor| actor.report(Story::Going(session), Phase::Transferring, (0, 0), 0, note))
+                    .await;
             }
             // What ends the move is heard meanwhile.
             if let Ok(Err(over)) = tokio::time::timeout(limits::TURN_POLL, self.until_frozen()).await {
@@ -335,29 +344,46 @@ impl Move {
         }
     }
 
-    /// Waits for the custodian's word that the session is frozen. An acceptance that comes meanwhile is for the round
-    /// after that.
+    /// Waits for the custodian's word that the session is frozen.
     async fn until_frozen(&mut self) -> Result<(), Failure> {
         loop {
-            match self.inbox.recv().await.ok_or_else(|| stopping(crate::context::Stopping::Told))? {
-                LeavingEvent::Freeze => return Ok(()),
-                LeavingEvent::Over(refusal, detail) => return Err(self.over(refusal, &detail)),
-                LeavingEvent::Accepted(accept) => self.early.push_back(LeavingEvent::Accepted(accept)),
-                LeavingEvent::Need { .. }
-                | LeavingEvent::RoundComplete(_)
-                | LeavingEvent::AckHeld(_)
-                | LeavingEvent::Released
-                | LeavingEvent::Retired
-                | LeavingEvent::LinkDown => {}
+            let event = self.inbox.recv().await.ok_or_else(|| stopping(Stopping::Told))?;
+            if let Some(frozen) = self.heed(event) {
+                return frozen;
             }
         }
     }
 
+    /// Why the move is over, where that is known already.
     fn pending_over(&mut self) -> Option<Failure> {
-        while let Ok(event) = self.inbox.try_recv() {
-            if let LeavingEvent::Over(refusal, detail) = event {
-                return Some(self.over(refusal, &detail));
+        loop {
+            match self.inbox.try_recv() {
+                Ok(event) => {
+                    if let Some(Err(over)) = self.heed(event) {
+                        return Some(over);
+                    }
+                }
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => return Some(stopping(Stopping::Told)),
             }
+        }
+    }
+
+    /// What an event means while the session freezes. The newest acceptance that comes meanwhile is for the round after that.
+    fn heed(&mut self, event: LeavingEvent) -> Option<Result<(), Failure>> {
+        match event {
+            LeavingEvent::Freeze => return Some(Ok(())),
+            LeavingEvent::Over(refusal, detail) => return Some(Err(self.over(refusal, &detail))),
+            LeavingEvent::Accepted(accept) => {
+                self.early.retain(|earlier| !matches!(earlier, LeavingEvent::Accepted(_)));
+                self.early.push_back(LeavingEvent::Accepted(accept));
+            }
+            LeavingEvent::Need { .. }
+            | LeavingEvent::RoundComplete(_)
+            | LeavingEvent::AckHeld(_)
+            | LeavingEvent::Released
+            | LeavingEvent::Retired
+            | LeavingEvent::LinkDown => {}
         }
         None
     }
@@ -468,7 +494,13 @@ impl Move {
     async fn note_link_down(&self, round: u32) {
         let session = self.session;
         let report = move |actor: &mut Actor| {
-            actor.report(session, Phase::Transferring, (0, 0), round, "the link is gone; going on when it is back");
+            actor.report(
+                Story::Going(session),
+                Phase::Transferring,
+                (0, 0),
+                round,
+                "the link is gone; going on when it is back",
+            );
         };
         self.context.tell(report).await;
     }
@@ -507,7 +539,7 @@ impl Move {
                 if show {
                     shown
                         .tell(move |actor| {
-                            actor.report(session, Phase::Transferring, (bytes, total), round, "");
+                            actor.report(Story::Going(session), Phase::Transferring, (bytes, total), round, "");
                             actor.count_sent(session, base + bytes);
                         })
                         .await;
@@ -526,7 +558,7 @@ impl Move {
             .tell(move |actor| {
                 actor.count_sent(session, all);
                 if show {
-                    actor.report(session, Phase::Transferring, (bytes, total), round, "");
+                    actor.report(Story::Going(session), Phase::Transferring, (bytes, total), round, "");
                     actor.count_present(session, present);
                 }
             })

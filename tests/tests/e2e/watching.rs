@@ -1,0 +1,95 @@
+//! Who waits for a session that comes, and how each hears how that ended: truly, and not by silence.
+
+use cede_tests::devices::signal;
+
+use super::*;
+
+fn asked(device: &Device, id: SessionId) -> cede_tests::devices::Answers {
+    device.open(Command::Take { session: id.to_string(), wait: false, carry_only: false }).unwrap()
+}
+
+/// The move away has not ended at the device that takes the session back.
+///
+/// Shows: H-12
+#[test]
+fn take_right_after_a_release_ends_when_the_session_is_here() {
+    let devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    for (device, name) in [(&devices.b, "server"), (&devices.a, "laptop")].repeat(4) {
+        match take(device, id) {
+            Ok(Answer::Moved(report)) => assert_eq!((report.now_at.as_str(), report.session), (name, id)),
+            other => panic!("not taken: {other:?}"),
+        }
+        assert_eq!(state(device, id), "in charge here");
+    }
+}
+
+/// Shows: H-15
+#[test]
+fn question_for_a_session_is_over_once_its_owner_hands_it_over_unasked() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let taken = asked(b, id);
+    question(a);
+    a.to("server", id).unwrap();
+    assert!(matches!(taken.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    wait_until("nobody is asked any more", || a.status().approvals.is_empty());
+}
+
+/// Shows: H-15
+#[test]
+fn question_for_a_session_is_over_with_the_offer_that_was_withdrawn() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let taken = asked(b, id);
+    question(a);
+    signal(b.pid(), "STOP");
+    let mut offered = a.open(Command::To(request("server", id))).unwrap();
+    offered.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Offered));
+    a.ask(Command::Cancel { handoff: id.to_string() }).unwrap();
+    signal(b.pid(), "CONT");
+    let failed = refused(taken.end(&mut |_| {}).unwrap());
+    assert_eq!((failed.refusal, failed.now_at.as_deref()), (Some(Refusal::Cancelled), Some("laptop")));
+    wait_until("nobody is asked any more", || a.status().approvals.is_empty());
+    assert!(b.status().moves.is_empty());
+    // It can be asked for again.
+    let taken = asked(b, id);
+    decide(a, &question(a), true);
+    assert!(matches!(taken.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+}
+
+/// Shows: L-5
+#[test]
+fn nobody_waits_in_silence_for_a_session_whose_owner_is_away() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    devices.a.to("server", id).unwrap();
+    devices.b.to("laptop", id).unwrap();
+    devices
+        .b
+        .ask(Command::Policy { device: "laptop".to_owned(), policy: Some(cede_wire::record::PeerPolicy::Ask) })
+        .unwrap();
+    let _offered = devices.a.open(Command::To(request("server", id))).unwrap();
+    let waiting = question(&devices.b);
+    signal(devices.a.pid(), "STOP");
+    decide(&devices.b, &waiting, true);
+    let mut joined = asked(&devices.b, id);
+    joined.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Transferring));
+    devices.a.kill();
+    joined.until(|body| matches!(body, ReplyBody::Progress(step) if step.note.contains("the link to laptop is gone")));
+    for restart in [false, true] {
+        if restart {
+            devices.b.kill();
+            devices.b.start();
+        }
+        let failed = refused(take(&devices.b, id));
+        assert_eq!((failed.exit, failed.refusal), (exit::PENDING, None));
+        assert!(failed.cure.contains("cede cancel "), "{failed:?}");
+    }
+    devices.a.start();
+    devices.wait_for_link();
+    wait_until("it can be taken", || take(&devices.b, id).is_ok());
+    assert_eq!(state(&devices.b, id), "in charge here");
+}
