@@ -401,19 +401,12 @@ impl AuditHead {
 }
 
 impl AuditEntry {
-    /// Length and chain before the body.
-    const FRAME_BYTES: usize = 4 + 32;
-
     /// The entry as it stands in a file behind an entry with that chain, and the chain after it.
     pub fn to_frame(&self, before: &Hash) -> (Vec<u8>, Hash) {
         let body = encode(self);
         let chain = chain(before, &body);
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        let mut frame = Vec::with_capacity(Self::FRAME_BYTES + body.len());
-        frame.extend_from_slice(&length.to_le_bytes());
-        frame.extend_from_slice(chain.as_bytes());
-        frame.extend_from_slice(&body);
-        (frame, chain)
+        ([&length.to_le_bytes()[..], chain.as_bytes(), &body].concat(), chain)
     }
 
     /// Reads the next entry of a file: it, the chain after it, and what follows.
@@ -446,6 +439,7 @@ fn chain(before: &Hash, body: &[u8]) -> Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::{of_zeros, table, tell_apart, variant};
 
     #[test]
     fn entry_comes_back_behind_the_one_before_it_only() {
@@ -458,8 +452,6 @@ mod tests {
         for end in 0..frame.len() - 4 {
             assert_eq!(AuditEntry::from_frame(&frame[..end], &before), Err(AuditFrameError::CutOff));
         }
-        let long = u32::try_from(AUDIT_ENTRY_BYTES + 1).unwrap().to_le_bytes();
-        assert_eq!(AuditEntry::from_frame(&long, &before), Err(AuditFrameError::TooLong));
     }
 
     #[test]
@@ -471,5 +463,41 @@ mod tests {
         assert_eq!(AuditHead::from_bytes(&bytes[..AuditHead::BYTES - 1]), None);
         bytes[0] = 0;
         assert_eq!(AuditHead::from_bytes(&bytes), None);
+    }
+
+    #[test]
+    fn longest_entry_is_waited_for_and_no_longer_one() {
+        for (length, says) in
+            [(AUDIT_ENTRY_BYTES, AuditFrameError::CutOff), (AUDIT_ENTRY_BYTES + 1, AuditFrameError::TooLong)]
+        {
+            let frame = u32::try_from(length).unwrap().to_le_bytes();
+            assert_eq!(AuditEntry::from_frame(&frame, &Hash::of(b"")), Err(says));
+        }
+    }
+
+    #[test]
+    fn chain_depends_on_all_that_is_before_it() {
+        let entry = AuditEntry { number: 7, at_unix_ms: 9, event: AuditEvent::Lost { until: 6 } };
+        let later = AuditEntry { at_unix_ms: 10, ..entry.clone() };
+        let chain = |entry: &AuditEntry, before| entry.to_frame(&Hash::of(before)).1;
+        assert_ne!(chain(&entry, b"before"), chain(&later, b"before"));
+        assert_ne!(chain(&entry, b"before"), chain(&entry, b"others"));
+    }
+
+    #[test]
+    fn every_kind_of_entry_has_its_number() {
+        let table = table("Entries of the audit log");
+        for (number, name) in &table {
+            let event: AuditEvent = of_zeros(*number).unwrap();
+            assert_eq!((event.kind(), variant(&event)), (*number, (*name).to_owned()));
+        }
+        assert_eq!(of_zeros::<AuditEvent>(table.len() as u16), None);
+    }
+
+    #[test]
+    fn whatever_decides_has_its_own_word() {
+        let all: Vec<DecidedBy> = (0..).map_while(of_zeros).collect();
+        assert_eq!(all.len(), 11);
+        assert!(tell_apart(all.iter().map(|by| by.word())));
     }
 }
