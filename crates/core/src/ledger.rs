@@ -67,6 +67,8 @@ pub struct Ledger {
     passed: BTreeMap<LetterId, LetterId>,
     due: BTreeSet<(Duration, Due)>,
     outputs: VecDeque<Output>,
+    /// Streams with new letters: they leave once all that was told together stands in the outbox, in one frame.
+    to_push: BTreeMap<StreamKey, Now>,
     /// The number of the last frame; it does not begin anew with a restart.
     frames: u64,
 }
@@ -155,6 +157,11 @@ impl Standing {
 impl Ledger {
     /// The next thing to do; none when everything is said.
     pub fn poll(&mut self) -> Option<Output> {
+        while self.outputs.is_empty()
+            && let Some((key, told)) = self.to_push.pop_first()
+        {
+            self.push(key, told);
+        }
         self.outputs.pop_front()
     }
 

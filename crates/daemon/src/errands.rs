@@ -52,6 +52,10 @@ impl Errands {
         may
     }
 
+    pub(crate) fn is_under_way(&self, peer: DeviceId, errand: Errand) -> bool {
+        self.0.contains_key(&(peer, errand))
+    }
+
     /// One that began has ended.
     pub(crate) fn end(&mut self, peer: DeviceId, errand: Errand) {
         if let Some(under_way) = self.0.get_mut(&(peer, errand)) {

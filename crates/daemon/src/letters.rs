@@ -14,7 +14,7 @@ use cede_wire::canonical::{decode, encode};
 use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
 use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterItem, Letters, PostedLetter};
 use cede_wire::limits::LETTER_BYTES;
-use cede_wire::member::{Capability, Member};
+use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 
 use crate::actor::{Actor, LoopError};
@@ -40,6 +40,12 @@ pub(crate) struct WordsInHand {
     idle: BTreeSet<Hash>,
     /// What is removed at this moment. Nobody keeps the same before that is over.
     going: BTreeSet<Hash>,
+    /// What was told last, so that it need not be read again to be sent.
+    at_hand: BTreeMap<Hash, Vec<u8>>,
+    at_hand_bytes: usize,
+    /// The last frame of each peer that came while words of an earlier one were kept, or its own removed. Answered before, it
+    /// would say that the earlier one is not here, and that one would come to nothing.
+    behind: BTreeMap<DeviceId, (Asker, Letters)>,
 }
 
 impl WordsInHand {
@@ -81,6 +87,32 @@ impl WordsInHand {
 
     fn gone(&mut self) {
         self.going.clear();
+    }
+
+    /// Words that were told. What is over the bound is read from the disk.
+    pub(super) fn remember(&mut self, digest: Hash, words: Vec<u8>) {
+        if self.at_hand_bytes.saturating_add(words.len()) > limits::WORDS_AT_HAND_BYTES {
+            (self.at_hand, self.at_hand_bytes) = (BTreeMap::new(), 0);
+        }
+        if words.len() <= limits::WORDS_AT_HAND_BYTES {
+            self.at_hand_bytes += words.len();
+            let before = self.at_hand.insert(digest, words);
+            self.at_hand_bytes -= before.map_or(0, |before| before.len());
+        }
+    }
+
+    /// The words of a frame, as far as they are at hand.
+    fn recall(&mut self, post: &Post) -> BTreeMap<Hash, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        for item in &post.items {
+            if let PostItem::Letter { digest, .. } = item
+                && let Some(words) = self.at_hand.remove(digest)
+            {
+                self.at_hand_bytes -= words.len();
+                found.insert(*digest, words);
+            }
+        }
+        found
     }
 }
 
@@ -125,13 +157,20 @@ impl Actor {
             if !batch.is_empty() {
                 self.commit(batch).await?;
             }
+            let mut for_sessions = false;
             for output in rest {
                 match output {
                     Output::Send(to, message) => self.send(to, *message),
                     Output::Post(to, post) => self.post(to, post),
-                    Output::Tell(event) => self.letter_event(event),
+                    Output::Tell(event) => {
+                        for_sessions |= self.came_for_a_session(&event);
+                        self.letter_event(event);
+                    }
                     Output::Persist(batch) => self.commit(batch).await?,
                 }
+            }
+            if for_sessions {
+                self.pass_letters_on();
             }
         }
     }
@@ -171,12 +210,16 @@ impl Actor {
         }
     }
 
-    /// Puts the words to letters, on a thread of its own, and sends them.
+    /// Puts the words to letters and sends them; those that are not at hand are read on a thread of their own.
     fn post(&mut self, to: DeviceId, post: Post) {
+        let at_hand = self.words.recall(&post);
+        if let Ok(letters) = with_words(&post, |digest| at_hand.get(digest).and_then(|words| decode(words).ok())) {
+            return self.send(to, PeerMessage::Letters(letters));
+        }
         let context = self.context.clone();
         let (incarnation, origin) = (post.incarnation, context.local.device());
         tokio::spawn(async move {
-            let loaded = context.block(move |context| with_words(context, &post)).await;
+            let loaded = context.block(move |context| with_words(&post, |digest| words_of(context, digest))).await;
             let Ok(loaded) = loaded else { return };
             let sent = move |actor: &mut Actor| match loaded {
                 Ok(letters) => actor.send(to, PeerMessage::Letters(letters)),
@@ -190,13 +233,15 @@ impl Actor {
         });
     }
 
+    fn came_for_a_session(&self, event: &LedgerEvent) -> bool {
+        let LedgerEvent::Arrived(id) = event else { return false };
+        self.ledger.received(*id).is_some_and(|letter| letter.kept.facts.session.is_some())
+    }
+
     fn letter_event(&mut self, event: LedgerEvent) {
         match event {
             LedgerEvent::Arrived(id) => {
                 tracing::info!(peer = %id.origin.short(), id = id.short(), "a message came");
-                if self.ledger.received(id).is_some_and(|letter| letter.kept.facts.session.is_some()) {
-                    self.pass_letters_on();
-                }
             }
             LedgerEvent::Moved { id, state } => {
                 self.told_moved(id);
@@ -249,6 +294,8 @@ impl Actor {
             let _ended = removed.await;
             let gone = |actor: &mut Actor| {
                 actor.words.gone();
+                let waiting: Vec<DeviceId> = actor.words.behind.keys().copied().collect();
+                waiting.into_iter().for_each(|peer| actor.take_what_waits(peer));
                 actor.remove_words();
             };
             context.tell(gone).await;
@@ -261,26 +308,33 @@ impl Actor {
         if self.read_only {
             return;
         }
+        if self.errands.is_under_way(from, Errand::KeepLetters) {
+            self.words.behind.insert(from, (asker, letters));
+            return;
+        }
         let taken = welcome(self.permission(asker, Capability::Message)) == Welcome::Taken;
         let wanted = taken && !self.ledger.is_quarantined(from);
         let open = wanted && self.has_journal_room();
         let known = |seq| self.ledger.knows(from, letters.incarnation, seq);
-        let (mut words, mut parts) = (Vec::new(), Vec::new());
+        let (mut words, mut digests, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut arrival = Arrival { incarnation: letters.incarnation, number: letters.number, items: Vec::new() };
-        for item in letters.items {
+        for item in &letters.items {
             match item {
-                LetterItem::Gone { from, through, why } => arrival.items.push(ArrivedItem::Gone { from, through, why }),
+                LetterItem::Gone { from, through, why } => {
+                    arrival.items.push(ArrivedItem::Gone { from: *from, through: *through, why: *why });
+                }
                 LetterItem::Posted(posted) => {
                     if posted.letter.bytes() > LETTER_BYTES {
-                        self.errands.end(from, Errand::KeepLetters);
                         tracing::warn!(peer = %from.short(), "a message over the limit; closing the link");
                         return self.close_link(from, cede_carrier::closing::CloseReason::Protocol);
                     }
+                    let facts = LetterFacts::of(&posted.letter);
                     if open && !known(posted.seq) {
                         words.push(encode(&posted.letter));
+                        digests.push(facts.digest);
                         parts.extend(posted.letter.part.is_some().then_some(posted.seq));
                     }
-                    arrival.items.push(arrived(&posted));
+                    arrival.items.push(arrived(posted, facts));
                 }
             }
         }
@@ -288,10 +342,9 @@ impl Actor {
             // A question, or what is known: nothing has to be written for it.
             return self.take_letters(asker, arrival, open, &parts);
         }
-        let digests: Vec<Hash> = words.iter().map(|bytes| Hash::of(bytes)).collect();
         let going = digests.iter().any(|digest| self.words.is_going(digest));
         if going || !self.errands.begin(from, Errand::KeepLetters) {
-            // It is said again.
+            self.words.behind.insert(from, (asker, letters));
             return;
         }
         let context = self.context.clone();
@@ -303,9 +356,19 @@ impl Actor {
                 actor.errands.end(from, Errand::KeepLetters);
                 actor.words.lay_down(&digests);
                 actor.take_letters(asker, arrival, space, &parts);
+                actor.take_what_waits(from);
             };
             context.tell(taken).await;
         });
+    }
+
+    /// A frame that came while words were kept or removed.
+    fn take_what_waits(&mut self, peer: DeviceId) {
+        if let Some((asker, letters)) = self.words.behind.remove(&peer)
+            && self.authorities.stands(asker)
+        {
+            self.letters_came(asker, letters);
+        }
     }
 
     /// The words of what is new are durable, or there is no space for any. Those of `parts` have something beside them.
@@ -327,8 +390,12 @@ impl Actor {
                 ArrivedItem::Letter { seq, .. } => known(*seq),
             });
         }
-        let granted = welcome != Welcome::Refused;
-        let mut admitted: Vec<DeviceId> = self.peers.members().iter().map(Member::device).collect();
+        let granted = welcome != Welcome::Refused && self.peers.is_member(from);
+        let first = |item: &ArrivedItem| match item {
+            ArrivedItem::Letter { first, .. } => first.map(|first| first.origin),
+            ArrivedItem::Gone { .. } => None,
+        };
+        let mut admitted: BTreeSet<DeviceId> = arrival.items.iter().filter_map(first).chain([from]).collect();
         admitted.retain(|device| if *device == from { granted } else { self.may_tell(*device) });
         let admits = |device| admitted.contains(&device);
         self.ledger.handle_letters(from, &arrival, &admits, space, self.context.clock.now());
@@ -372,12 +439,12 @@ impl Actor {
     }
 }
 
-fn arrived(posted: &PostedLetter) -> ArrivedItem {
+fn arrived(posted: &PostedLetter, facts: LetterFacts) -> ArrivedItem {
     ArrivedItem::Letter {
         seq: posted.seq,
         first: posted.first,
         expires_in_ms: posted.expires_in_ms,
-        facts: Box::new(LetterFacts::of(&posted.letter)),
+        facts: Box::new(facts),
     }
 }
 
@@ -394,14 +461,14 @@ fn keep_words(context: &Context, words: &[Vec<u8>]) -> bool {
         .is_ok()
 }
 
-/// The frame with its words, or the place of a letter whose words cannot be read. Blocks.
-fn with_words(context: &Context, post: &Post) -> Result<Letters, u64> {
+/// The frame with its words, or the place of a letter whose words are not there.
+fn with_words(post: &Post, words: impl Fn(&Hash) -> Option<Letter>) -> Result<Letters, u64> {
     let mut items = Vec::with_capacity(post.items.len());
     for item in &post.items {
         items.push(match item {
             PostItem::Gone { from, through, why } => LetterItem::Gone { from: *from, through: *through, why: *why },
             PostItem::Letter { seq, first, expires_in_ms, digest } => {
-                let letter = words_of(context, digest).ok_or(*seq)?;
+                let letter = words(digest).ok_or(*seq)?;
                 let (seq, first, expires_in_ms) = (*seq, *first, *expires_in_ms);
                 LetterItem::Posted(Box::new(PostedLetter { seq, first, expires_in_ms, letter }))
             }
@@ -461,5 +528,25 @@ mod tests {
         words.gone();
         (0..limits::WORDS_IDLE + 9).for_each(|number| words.let_go(Hash::of(&number.to_le_bytes())));
         assert_eq!(words.next_to_go(|_| false).len(), limits::WORDS_IDLE);
+    }
+
+    #[test]
+    fn words_that_were_told_last_are_at_hand_once_and_within_bounds() {
+        let digest = |number: u8| Hash::of(&[number]);
+        let letter = |number| PostItem::Letter { seq: 1, first: None, expires_in_ms: 1, digest: digest(number) };
+        let post = |items| Post { incarnation: Incarnation::new([1; 16]), number: 1, items };
+        let mut words = WordsInHand::default();
+        words.remember(digest(1), vec![1; 9]);
+        words.remember(digest(1), vec![1; 9]);
+        assert_eq!(words.at_hand_bytes, 9);
+        let found = words.recall(&post(vec![letter(1), letter(2)]));
+        assert_eq!(found, BTreeMap::from([(digest(1), vec![1; 9])]));
+        assert_eq!((words.recall(&post(vec![letter(1)])).len(), words.at_hand_bytes), (0, 0));
+        for number in 0..9 {
+            words.remember(digest(number), vec![number; limits::WORDS_AT_HAND_BYTES / 4]);
+            assert!(words.at_hand_bytes <= limits::WORDS_AT_HAND_BYTES);
+        }
+        words.remember(digest(9), vec![9; limits::WORDS_AT_HAND_BYTES + 1]);
+        assert!(words.at_hand.is_empty(), "what is longer is read");
     }
 }

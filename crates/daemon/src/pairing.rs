@@ -458,7 +458,7 @@ async fn guest(
                     // The last word arrives before the link ends.
                     let _ = link.finish().await;
                     let device = context.ask(move |actor| {
-                        let member = actor.peers.member(host.device());
+                        let member = actor.peers.member(host.device()).cloned();
                         actor.reach(host.device());
                         member.map(|member| actor.device(&member))
                     });

@@ -113,12 +113,16 @@ impl Peers {
     /// The other members that this device serves.
     pub(crate) fn members(&self) -> Vec<Member> {
         let Some(log) = &self.log else { return Vec::new() };
-        let served = |member: &&Member| member.device() != self.me && !self.dropped.contains(&member.device());
+        let served = |member: &&Member| self.serves(member.device());
         log.members().filter(served).cloned().collect()
     }
 
-    pub(crate) fn member(&self, device: DeviceId) -> Option<Member> {
-        self.members().into_iter().find(|member| member.device() == device)
+    fn serves(&self, device: DeviceId) -> bool {
+        device != self.me && !self.dropped.contains(&device)
+    }
+
+    pub(crate) fn member(&self, device: DeviceId) -> Option<&Member> {
+        self.log.as_ref().filter(|_| self.serves(device))?.member(&device)
     }
 
     pub(crate) fn is_member(&self, device: DeviceId) -> bool {
@@ -127,7 +131,7 @@ impl Peers {
 
     /// A member's name, or the last name of one that left.
     pub(crate) fn name(&self, device: DeviceId) -> Option<String> {
-        self.member(device).map(|member| member.name)
+        self.member(device).map(|member| member.name.clone())
     }
 
     /// What a device is called that is a member, or was one.

@@ -150,7 +150,11 @@ pub async fn run(options: Options, told: impl FnOnce(&Up)) -> Result<(), RunErro
         tokio::spawn(forget(context.clone())),
         tokio::spawn(crate::notices::watch(context.clone())),
     ];
-    let ended = actor.run(inbox).await;
+    // On a thread of the pool, where those run that ask it: on one of its own each question would wake that one first.
+    let ended = tokio::spawn(actor.run(inbox)).await.unwrap_or_else(|fault| match fault.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Ok(()),
+    });
     around.iter().for_each(tokio::task::JoinHandle::abort);
     context.notices.end();
     context.terminals.end_all().await;

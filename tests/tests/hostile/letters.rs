@@ -102,6 +102,18 @@ fn jumps_and_floods_cost_the_liar_its_own_messages() {
     wait_until("no words are kept that no message needs", || words() <= inbox(&devices.a).0.len());
 }
 
+/// Shows: M-3
+#[test]
+fn question_that_comes_while_words_are_written_is_answered_with_them() {
+    let mut devices = Devices::paired(CEDE);
+    let mut liar = Liar::among(&mut devices);
+    liar.post(1, (1..=200).map(|seq| posted(seq, &format!("the {seq}th"))).collect());
+    // As on a second link that comes up meanwhile. Answered with less, the frame before would come to nothing.
+    liar.post(2, Vec::new());
+    assert_eq!(liar.hear_receipts(2).through, 200);
+    assert_eq!(inbox(&devices.a).0.len(), 200);
+}
+
 /// Shows: M-2, M-5
 #[test]
 fn receipts_for_what_was_never_told_change_nothing() {

@@ -23,7 +23,7 @@ impl Ledger {
         let incarnation = self.may_tell(told.to, told.facts.bytes as usize)?;
         let (id, record) = self.enqueue(told, None, incarnation, now);
         self.persist(vec![record]);
-        self.push((told.to, incarnation), now);
+        self.to_push.insert((told.to, incarnation), now);
         Ok(id)
     }
 
@@ -101,7 +101,7 @@ impl Ledger {
         let (to, record) = self.enqueue(Told { to: owner, facts, expires }, Some(first), incarnation, now);
         self.link_passed(from, to);
         self.persist(vec![record, LetterRecord::PassedOn { from, to }]);
-        self.push((owner, incarnation), now);
+        self.to_push.insert((owner, incarnation), now);
     }
 
     pub(super) fn link_passed(&mut self, from: LetterId, to: LetterId) {

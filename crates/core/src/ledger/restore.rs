@@ -34,6 +34,7 @@ impl Ledger {
             passed: BTreeMap::new(),
             due: BTreeSet::new(),
             outputs: VecDeque::new(),
+            to_push: BTreeMap::new(),
             // Answers to frames of an earlier run are not taken for answers to those of this one.
             frames: now.unix_ms << 16,
         };

@@ -82,6 +82,23 @@ fn letters_for_a_device_that_is_away_wait_and_come_once_in_their_order() {
     assert_eq!(arrived, 5);
 }
 
+#[test]
+fn letters_that_are_told_together_leave_in_one_frame() {
+    let mut mesh = Mesh::pair();
+    mesh.tell(LAPTOP, SERVER);
+    let now = mesh.now;
+    for words in ["one", "two", "three"] {
+        let facts = mesh.facts(words);
+        mesh.at(LAPTOP).ledger.tell(Told { to: SERVER, facts, expires: limits::LETTER_TTL }, now).unwrap();
+    }
+    mesh.drain(LAPTOP);
+    let frames = mesh.nodes[&LAPTOP].said.iter().map(|(_, said)| match said {
+        Said::Letters(post) => post.items.len(),
+        Said::Frame(_) => 0,
+    });
+    assert_eq!(frames.collect::<Vec<_>>(), [3]);
+}
+
 /// Shows: M-4
 #[test]
 fn final_receipt_is_repeated_until_the_sender_holds_it() {

@@ -196,18 +196,20 @@ impl Actor {
     fn watch(&mut self, id: LetterId, request: &TellRequest, replies: Replies) {
         self.watches.0.retain(|watch| !watch.replies.watcher().is_closed());
         let number = self.watches.0.last().map_or(0, |last| last.number + 1);
-        let context = self.context.clone();
         let wait = request.wait_ms.map(Duration::from_millis);
         // Nobody waits a moment for a device that is away.
         let away = wait.is_some() && !self.peers.is_connected(id.stream);
         let until = if away { TellUntil::Queued } else { request.until };
         self.watches.0.push(Watch { number, id, until, patient: wait.is_none(), replies });
-        // Only after the batch is durable: the next input is taken then.
-        tokio::spawn(async move {
-            context.tell(move |actor| actor.told_moved(id)).await;
-            if let Some(wait) = wait {
-                tokio::time::sleep(wait).await;
-                context.tell(move |actor| actor.give_up_watch(number)).await;
+        self.once_durable(move |actor| {
+            actor.told_moved(id);
+            let waits = actor.watches.0.iter().any(|watch| watch.number == number);
+            if let Some(wait) = wait.filter(|_| waits) {
+                let context = actor.context.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    context.tell(move |actor| actor.give_up_watch(number)).await;
+                });
             }
         });
     }
@@ -215,15 +217,13 @@ impl Actor {
     /// Who waited for this hears of it.
     pub(crate) fn told_moved(&mut self, id: LetterId) {
         let state = self.ledger.told(id).and_then(|letter| letter.kept.state);
-        let all = core::mem::take(&mut self.watches.0);
-        let (there, rest): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|watch| watch.id == id && reached(watch.until, state));
-        for watch in rest.iter().filter(|watch| watch.id == id && watch.patient) {
+        let there = |watch: &mut Watch| watch.id == id && reached(watch.until, state);
+        let there: Vec<Watch> = self.watches.0.extract_if(.., there).collect();
+        for watch in self.watches.0.iter().filter(|watch| watch.id == id && watch.patient) {
             if let Some(letter) = self.ledger.told(id) {
                 watch.replies.say(ReplyBody::Telling(Box::new(self.sent_summary(&letter, String::new()))));
             }
         }
-        self.watches.0 = rest;
         there.iter().for_each(|watch| self.answer_watch(watch));
     }
 
@@ -291,19 +291,21 @@ async fn tell(context: &Context, request: TellRequest, address: Address, replies
 /// The words become durable, then the ledger takes the letters.
 async fn keep_and_tell(context: &Context, mut tellings: Vec<Telling>) {
     let words: Vec<Vec<u8>> = tellings.iter_mut().map(|telling| core::mem::take(&mut telling.letter)).collect();
-    let kept = context.block(move |context| context.letters.put_all(&words)).await;
-    let failed = match kept {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(failure(exit::FAILED, NOT_TOLD, &error.to_string(), "look at the disk: cede doctor")),
-        Err(stops) => Some(stopping(stops)),
+    let kept = context.block(move |context| context.letters.put_all(&words).map(|()| words)).await;
+    let kept = match kept {
+        Ok(Ok(words)) => Ok(words),
+        Ok(Err(error)) => Err(failure(exit::FAILED, NOT_TOLD, &error.to_string(), "look at the disk: cede doctor")),
+        Err(stops) => Err(stopping(stops)),
     };
-    if let Some(failed) = failed {
-        return tellings.into_iter().for_each(|telling| telling.replies.failed(failed.clone()));
-    }
+    let words = match kept {
+        Ok(words) => words,
+        Err(failed) => return tellings.into_iter().for_each(|telling| telling.replies.failed(failed.clone())),
+    };
     let all = move |actor: &mut Actor| {
-        for telling in tellings {
-            if let Err(failed) = actor.told(&telling) {
-                telling.replies.failed(failed);
+        for (telling, words) in tellings.into_iter().zip(words) {
+            match actor.told(&telling) {
+                Ok(()) => actor.words.remember(telling.told.facts.digest, words),
+                Err(failed) => telling.replies.failed(failed),
             }
         }
     };
