@@ -133,6 +133,7 @@ mod tests {
 
     /// Shows: C-4
     #[test]
+    #[cfg_attr(miri, ignore = "to look through whole pages takes the interpreter minutes")]
     fn limit_is_the_one_that_the_pages_say() {
         for said in [
             format!("at most {} MiB), body", FRAME_BODY_BYTES >> 20),

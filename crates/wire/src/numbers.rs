@@ -42,6 +42,7 @@ pub(crate) fn tell_apart<'a>(words: impl IntoIterator<Item = &'a str>) -> bool {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "to look through the page so often takes the interpreter minutes")]
 fn every_list_of_the_page_is_as_long_as_its_enum() {
     for (words, numbers) in [
         ("What became of a letter", numbers::<letter::LetterState>()),
