@@ -294,10 +294,12 @@ impl Actor {
 
     /// True: it is being put in its place, which the fence does not hinder; to be asked again.
     fn lift_if_in_charge(&mut self, session: SessionId, key: SessionKey) -> bool {
-        if self.may_lift(session) {
+        let standing = self.custodian.standing(session);
+        // One that was never offered has no fence.
+        if standing.is_some() && self.may_lift(session) {
             self.lift(key);
         }
-        self.custodian.standing(session) == Some(Standing::Arriving)
+        standing == Some(Standing::Arriving)
     }
 
     pub(crate) fn leaving_retired(&mut self, session: SessionId, _handoff: HandoffId) {
