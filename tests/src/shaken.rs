@@ -80,6 +80,16 @@ pub struct Evidence {
     conversation: Option<Vec<u8>>,
 }
 
+impl Evidence {
+    /// What differs, in few words.
+    fn unlike(&self, other: &Self) -> String {
+        let length = |one: &Self| one.conversation.as_ref().map(Vec::len);
+        let names = self.tree.keys().chain(other.tree.keys());
+        let parts: Vec<_> = names.filter(|name| self.tree.get(*name) != other.tree.get(*name)).collect();
+        format!("a conversation of {:?} and {:?} bytes, {parts:?}", length(self), length(other))
+    }
+}
+
 impl Shaken {
     /// Two friends of this program, and the session at the first of them.
     pub fn new(program: &str, shape: Shape, seed: u64) -> Self {
@@ -208,7 +218,8 @@ impl Shaken {
             assert!(report.bytes_sent <= most, "{moment}: {} sent, {changed} changed, {kept} kept", report.bytes_sent);
             assert!(self.settle());
         }
-        assert!(self.evidence(self.other()) == *before, "not all of it is there, {moment}");
+        let there = self.evidence(self.other());
+        assert!(there == *before, "not all of it is there, {moment}: {}", before.unlike(&there));
         assert_eq!(claude::resumable(&self.owner().home, &self.planted), None, "the source is fenced, {moment}");
         self.at_a = !self.at_a;
     }

@@ -397,7 +397,7 @@ impl Actor {
         let answered = |leaving: &crate::leaving::Leaving| leaving.is_for(from, request);
         let session = self.leaving.iter().find(|(_, leaving)| answered(leaving)).map(|(session, _)| *session);
         if let Some(session) = session {
-            self.custodian.cancel(session, Refusal::Cancelled, "the device that asked for it withdrew");
+            self.withdraw_going(session, "the device that asked for it withdrew");
         }
     }
 

@@ -63,13 +63,10 @@ impl Actor {
     /// Where the session is then.
     fn withdraw_move(&mut self, session: SessionId) -> Result<String, Failure> {
         let leaves = self.leaving.contains_key(&session);
-        let undecided = self.custodian.standing(session).is_none_or(|standing| standing == Standing::InCharge);
-        if self.custodian.leaving(session).is_some() {
-            self.custodian.cancel(session, Refusal::Cancelled, "it was withdrawn here");
-        } else if leaves && undecided {
-            // It has not been offered yet: its task sees that nobody waits for it.
-            self.withdraw_leaving(session);
-        } else if let Some(handoff) = self.received_now(session) {
+        if self.withdraw_going(session, "it was withdrawn here") {
+            return Ok(self.state_of(session));
+        }
+        if let Some(handoff) = self.received_now(session) {
             let detail = "it was withdrawn at the destination";
             self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
         } else if self.takes.is_asked_for(session) {
@@ -84,6 +81,21 @@ impl Actor {
             return Err(self.none_withdrawn());
         }
         Ok(self.state_of(session))
+    }
+
+    /// Withdraws a move from here that is not decided. False: there is none.
+    pub(crate) fn withdraw_going(&mut self, session: SessionId, detail: &str) -> bool {
+        if self.custodian.leaving(session).is_some() {
+            self.custodian.cancel(session, Refusal::Cancelled, detail);
+            return true;
+        }
+        let undecided = self.custodian.standing(session).is_none_or(|standing| standing == Standing::InCharge);
+        let waits = undecided && self.leaving.contains_key(&session);
+        if waits {
+            // It has not been offered yet: its task sees that nobody waits for it.
+            self.withdraw_leaving(session);
+        }
+        waits
     }
 
     /// What was asked of an owner is wanted no more.

@@ -213,6 +213,29 @@ fn wait_for_a_process_can_be_withdrawn() {
     wait_until("no staging is left", || names(&devices.b.home).is_empty());
 }
 
+/// Shows: H-11, H-20
+#[test]
+fn take_whose_owner_waits_for_a_turn_can_be_withdrawn() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let planted = claude::plant(&a.home, &project(a), 3);
+    for (from, to) in [(a, "server"), (b, "laptop")] {
+        from.move_with(MoveRequest { carry_only: true, ..request(to, planted.id) }).unwrap();
+    }
+    let agent = Agent::start();
+    claude::register(&a.home, &planted, agent.0.id(), "busy");
+    let mut taken = b.open(Command::Take { session: planted.id.to_string(), wait: true, carry_only: true }).unwrap();
+    taken.until(|body| matches!(body, ReplyBody::Progress(_)));
+    wait_until("its owner waits for the turn", || {
+        a.status().moves.iter().any(|one| one.progress.session == planted.id)
+    });
+    b.ask(Command::Cancel { handoff: planted.id.to_string() }).unwrap();
+    assert_eq!(refused(taken.end(&mut |_| {}).unwrap()).refusal, Some(Refusal::Cancelled));
+    wait_until("its owner waits no more", || a.status().moves.is_empty());
+    drop(agent);
+    a.move_with(MoveRequest { carry_only: true, ..request("server", planted.id) }).expect("nothing is in the way");
+}
+
 /// A move that is over for the custodian while its hands still end the agent, and then raise the fence: which ends once the file
 /// is there.
 fn over_before_its_fence_is_up(a: &Device) -> (Agent, PathBuf, claude::Planted, cede_tests::devices::Answers) {
