@@ -305,7 +305,8 @@ fn put_in_place(context: &Context, attempt: Attempt, before: Option<&PlacedSessi
         files: ArrivalPlan::files(context, handoff),
         workdir: directory.clone(),
     };
-    match adapter.install(&arrival) {
+    let installed = context.fencing(plan.key.agent, |_| true, || adapter.install(&arrival));
+    match installed.ok_or_else(|| Stopping::Told.to_string())? {
         Ok(Installed::Diverged { branch }) => {
             notes.push(format!("another conversation under this id was here; it is kept as {}", branch.display()));
         }

@@ -160,9 +160,16 @@ fn fence(context: &Context, aside: &Aside) -> Result<(), String> {
     let session = aside.key.id().short();
     let command = format!("cede take {session}");
     let tombstone = Tombstone { owner: aside.owner.clone(), session, command };
-    match adapter.fence(&aside.key.native, &tombstone) {
-        Ok(()) | Err(AgentError::Unknown { .. }) => Ok(()),
-        Err(error) => Err(error.to_string()),
+    let id = aside.key.id();
+    let fenced = context.fencing(
+        aside.key.agent,
+        move |actor| actor.custodian.to_branch(id),
+        || adapter.fence(&aside.key.native, &tombstone),
+    );
+    match fenced {
+        Some(Ok(()) | Err(AgentError::Unknown { .. })) => Ok(()),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("the session came back".to_owned()),
     }
 }
 

@@ -119,8 +119,10 @@ impl Actor {
                     return;
                 }
                 let (agent, native) = (key.agent, key.native.clone());
-                let fenced = context
-                    .block(move |context| context.adapter(agent).map(|adapter| adapter.fence(&native, &tombstone)));
+                let fenced = context.block(move |context| {
+                    let adapter = context.adapter(agent)?;
+                    context.fencing(agent, move |actor| actor.is_away(session), || adapter.fence(&native, &tombstone))
+                });
                 if let Ok(Some(Err(error))) = fenced.await {
                     tracing::warn!(session = %session.short(), %error, "its agent is not held still");
                 }

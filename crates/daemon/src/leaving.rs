@@ -284,8 +284,16 @@ impl Actor {
         tokio::spawn(async move {
             let session = key.id();
             let again = key.clone();
-            let raised = context.block(move |context| raise(context, &again, owner, command)).await;
-            if let Ok(Err(error)) = raised {
+            let raised = context
+                .block(move |context| {
+                    context.fencing(
+                        again.agent,
+                        move |actor| actor.is_away(session),
+                        || raise(context, &again, owner, command),
+                    )
+                })
+                .await;
+            if let Ok(Some(Err(error))) = raised {
                 tracing::warn!(session = %session.short(), %error, "the tombstone keeps its first text");
             }
             context.raising_ends(key).await;
@@ -357,6 +365,18 @@ impl Actor {
         self.custodian.may_act(session) && !frozen
     }
 
+    /// Another one is in charge, or nobody is until it is confirmed: a fence belongs there.
+    pub(crate) fn is_away(&self, session: SessionId) -> bool {
+        match self.custodian.standing(session) {
+            Some(Standing::Elsewhere(_) | Standing::ReleasedTo(_) | Standing::SeizedBy(_) | Standing::Unconfirmed) => {
+                true
+            }
+            Some(Standing::InCharge | Standing::Leaving(_) | Standing::Arriving | Standing::PayloadMissing) | None => {
+                false
+            }
+        }
+    }
+
     /// Takes a fence down, again and again until it is down: the owner must be able to work.
     pub(crate) fn lift(&mut self, key: SessionKey) {
         let context = self.context.clone();
@@ -364,17 +384,11 @@ impl Actor {
             let session = key.id();
             let mut wait = limits::DIAL_FIRST;
             loop {
-                if context.ask(move |actor| actor.may_lift(session)).await != Ok(true) {
-                    return;
-                }
                 let key = key.clone();
-                let lifted = context.block(move |context| match context.adapter(key.agent) {
-                    Some(adapter) => adapter.lift(&key.native).map_err(|error| error.to_string()),
-                    None => Ok(()),
-                });
-                match lifted.await {
-                    Ok(Ok(())) => break,
-                    Ok(Err(error)) => tracing::warn!(session = %session.short(), error, "the fence is still up"),
+                match context.block(move |context| take_down(context, &key)).await {
+                    Ok(None) => return,
+                    Ok(Some(Ok(()))) => break,
+                    Ok(Some(Err(error))) => tracing::warn!(session = %session.short(), error, "the fence is still up"),
                     Err(Stopping::Fault) => tracing::error!(session = %session.short(), "the fence is still up"),
                     Err(Stopping::Told) => return,
                 }
@@ -491,7 +505,20 @@ impl Actor {
     }
 }
 
-/// Raises the fence, or changes its words. Blocks.
+/// Takes the fence down; `None` where it is another move's by now. Blocks.
+pub(crate) fn take_down(context: &Context, key: &SessionKey) -> Option<Result<(), String>> {
+    let session = key.id();
+    context.fencing(
+        key.agent,
+        move |actor| actor.may_lift(session),
+        || match context.adapter(key.agent) {
+            Some(adapter) => adapter.lift(&key.native).map_err(|error| error.to_string()),
+            None => Ok(()),
+        },
+    )
+}
+
+/// Raises the fence, or changes its words, within [`Context::fencing`]. Blocks.
 fn raise(context: &Context, key: &SessionKey, owner: String, command: String) -> Result<(), PayloadError> {
     let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
     let tombstone = Tombstone { owner, session: key.id().short(), command };

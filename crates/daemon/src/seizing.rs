@@ -14,6 +14,7 @@ use cede_wire::session::SessionKey;
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
+use crate::leaving::take_down;
 use crate::moves::Story;
 use crate::offering::{failure, stopping};
 
@@ -164,24 +165,15 @@ impl Actor {
         let Some(key) = self.key_of(session) else { return };
         let context = self.context.clone();
         tokio::spawn(async move {
-            let (native, agent) = (key.native.clone(), key.agent);
-            let lifted = context.block(move |context| {
-                context
-                    .adapter(agent)
-                    .map_or(Ok(()), |adapter| adapter.lift(&native))
-                    .map_err(|error| error.to_string())
-            });
-            let lifted = lifted.await;
+            let native = key.clone();
+            let lifted = context.block(move |context| take_down(context, &native)).await;
             context
-                .tell(move |actor| match lifted {
-                    Ok(Ok(())) => {
-                        actor.fence_is_down(session);
-                        actor.end_seized(session);
+                .tell(move |actor| {
+                    match lifted {
+                        Ok(Some(Ok(()))) => actor.fence_is_down(session),
+                        Ok(Some(Err(_)) | None) | Err(_) => actor.lift(key),
                     }
-                    Ok(Err(_)) | Err(_) => {
-                        actor.lift(key);
-                        actor.end_seized(session);
-                    }
+                    actor.end_seized(session);
                 })
                 .await;
         });

@@ -80,7 +80,9 @@ pub fn discard(staging: &Path) -> io::Result<()> {
     if !empty && !plan::is_marked(staging)? {
         return Err(io::Error::other("the directory is no stage"));
     }
-    // The mark goes last: what an interrupted removal leaves is still known as a stage.
+    // The plan goes first, so that nothing of what an interrupted removal leaves is put in its place; the mark goes last: it is
+    // still known as a stage.
+    Plan::forget(staging)?;
     for entry in std::fs::read_dir(staging)? {
         let entry = entry?;
         match (entry.file_type()?.is_dir(), entry.file_name() == plan::MARK) {

@@ -158,7 +158,7 @@ pub(crate) fn kept(staging: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
 }
 
-/// Makes an empty file durably: nothing of it counts but its name.
+/// Makes an empty file durably: what counts is its name, and when it was made.
 fn note(path: &Path) -> io::Result<()> {
     File::create(path)?;
     path.parent().map_or(Ok(()), sync_directory)

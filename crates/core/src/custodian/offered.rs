@@ -338,7 +338,7 @@ impl Custodian {
 
     /// Forgets a session of which nothing is known.
     pub(super) fn forget_empty(&mut self, session: SessionId) {
-        let empty = |s: &Session| s.chain.is_none() && s.unclaimed.is_none() && s.voted.is_none();
+        let empty = |s: &Session| s.chain.is_none() && s.unclaimed.is_none() && s.voted.is_none() && s.asked.is_none();
         if self.sessions.get(&session).is_some_and(empty) {
             self.sessions.remove(&session);
         }

@@ -323,7 +323,7 @@ impl Move {
         loop {
             let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
             let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner));
-            match fenced.await.map_err(stopping)? {
+            match fenced.await.and_then(|fenced| fenced.ok_or(Stopping::Told)).map_err(stopping)? {
                 // Whoever waits for the end of a turn waits for the end of its process too.
                 Err(PayloadError::Agent(AgentError::Live { .. }))
                     if order.request.wait && tokio::time::Instant::now() < deadline => {}
@@ -699,15 +699,23 @@ fn look(context: &Context, key: &SessionKey) -> Option<Quiet> {
     Some(Quiet { head, in_flight: !fenced })
 }
 
-/// Ends an idle agent process and raises the fence. Blocks.
-fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Result<(), PayloadError> {
+/// Ends an idle agent process and raises the fence; `None` where the daemon stops. Blocks.
+fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Option<Result<(), PayloadError>> {
+    if let Err(error) = stop_idle(context, key) {
+        return Some(Err(error));
+    }
+    let command = format!("cede cancel {}", key.id().short());
+    // A move that ended meanwhile has its fence taken down behind it.
+    context.fencing(key.agent, |_| true, || raise(context, key, owner, command))
+}
+
+fn stop_idle(context: &Context, key: &SessionKey) -> Result<(), PayloadError> {
     let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
     let activity = adapter.describe(&key.native).map(|info| info.activity);
     if matches!(activity, Ok(cede_wire::session::Activity::Open { .. })) {
         adapter.stop(&key.native)?;
     }
-    let command = format!("cede cancel {}", key.id().short());
-    raise(context, key, owner, command)
+    Ok(())
 }
 
 /// Work in flight is one reason of several: a full disk has another cure.
