@@ -532,12 +532,16 @@ fn usable_patterns(request: &MoveRequest) -> Result<(), Failure> {
 }
 
 fn is_address(address: &str) -> Result<(), Failure> {
-    let parts = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let parts = address.rsplit_once(':').filter(|(host, _)| is_host(host));
     if parts.is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         return Ok(());
     }
     let why = format!("{address} is not HOST:PORT");
     Err(failure(exit::USAGE, "nothing was noted", &why, "cede devices address <device> 192.0.2.7:4455"))
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn changes(command: &Command) -> bool {
@@ -692,4 +696,19 @@ fn adopt_blocking(context: &Context, directory: &str) -> Result<SessionInfo, Fai
     let info = crate::offering::describe(context, &key).map_err(|error| crate::offering::not_captured(&error))?;
     sessions::look(context);
     Ok(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_a_host_that_can_be_and_a_port() {
+        for good in ["192.0.2.7:4455", "server.example:1", "[2001:db8::7]:4455"] {
+            assert!(is_address(good).is_ok(), "{good}");
+        }
+        for bad in ["", "server", ":4455", "server:", "server:70000", "\u{1b}[2J:5", "a b:5", "ser\u{202e}ver:5"] {
+            assert!(is_address(bad).is_err(), "{bad:?}");
+        }
+    }
 }

@@ -329,7 +329,10 @@ pub(crate) fn ways(list: &[u8]) -> Result<Vec<(String, Sink, String)>, String> {
 
 fn write(home: &Home, kept: &[Kept]) -> Result<(), String> {
     let bytes = serde_json::to_vec(kept).map_err(|error| error.to_string())?;
-    home.put_secret(FILE, &bytes).map_err(|error| error.to_string())
+    home.put_secret(FILE, &bytes).map_err(|error| match std::error::Error::source(&error) {
+        Some(why) => format!("{error}: {why}"),
+        None => error.to_string(),
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

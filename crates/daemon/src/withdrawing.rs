@@ -123,7 +123,11 @@ impl Actor {
             format!("{}{}", session.short(), title.unwrap_or_default())
         };
         let why = format!("several moves fit: {}", several.iter().map(named).collect::<Vec<_>>().join(", "));
-        failure(exit::USAGE, "it is not clear which move is meant", &why, "cede cancel <id>")
+        let cure = match self.approvals.is_empty() {
+            true => "cede cancel <id>",
+            false => "cede cancel <id>; for a question that waits here: cede deny <id>",
+        };
+        failure(exit::USAGE, "it is not clear which move is meant", &why, cure)
     }
 }
 
