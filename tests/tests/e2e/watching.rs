@@ -4,6 +4,9 @@ use cede_tests::devices::signal;
 
 use super::*;
 
+#[path = "fences.rs"]
+mod fences;
+
 fn asked(device: &Device, id: SessionId) -> cede_tests::devices::Answers {
     device.open(Command::Take { session: id.to_string(), wait: false, carry_only: false }).unwrap()
 }
