@@ -264,6 +264,13 @@ impl Custodian {
         self.sessions.iter().filter_map(|(id, session)| Some((*id, session.standing()?)))
     }
 
+    /// Whether this device is in charge by this handoff, and the session is not in its place yet.
+    pub fn is_arriving(&self, session: SessionId, handoff: HandoffId) -> bool {
+        let awaited = Arrived { handoff, installed: false };
+        let role = self.sessions.get(&session).map(|state| &state.role);
+        matches!(role, Some(Role::Owner { arrived: Some(arrived) }) if *arrived == awaited)
+    }
+
     /// The chain of a session.
     pub fn chain(&self, session: SessionId) -> Option<&Chain> {
         self.sessions.get(&session)?.chain.as_ref()

@@ -11,10 +11,12 @@ use cede_wire::control::Phase;
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
+use cede_wire::session::SessionKey;
 
 use crate::actor::Actor;
 use crate::arriving::ArrivalPlan;
 use crate::context::{Context, Stopping, found};
+use crate::hands::Turn;
 use crate::limits;
 use crate::moves::{Story, millis};
 use crate::payload;
@@ -45,15 +47,11 @@ impl Actor {
             arriving.stop();
         }
         let turn = self.context.hands(handoff).next();
+        let Some(key) = self.key_of(session) else { return };
         tokio::spawn(async move {
             let mut wait = limits::DIAL_FIRST;
             loop {
-                let (turn, before) = (turn.clone(), before.clone());
-                let put = context.block(move |context| match turn.hold() {
-                    Some(_held) => put_in_place(context, (session, handoff), before.as_ref()),
-                    None => Err(NotInPlace::Replaced),
-                });
-                let why = match put.await {
+                let why = match put_in_place(&context, &key, handoff, &turn, before.as_ref()).await {
                     Ok(Ok(in_place)) => {
                         return context.tell(move |actor| actor.in_place(session, handoff, in_place)).await;
                     }
@@ -109,6 +107,19 @@ impl Actor {
                 }
             });
         }
+    }
+
+    /// Whether the session still comes in by this handoff. Who waits for it hears why it does not.
+    fn still_arrives(&mut self, (session, handoff): Attempt) -> Option<()> {
+        if self.custodian.is_arriving(session, handoff) {
+            return Some(());
+        }
+        if self.custodian.standing(session) == Some(Standing::Unconfirmed) {
+            let why =
+                format!("it waits until the records of this device are confirmed: cede confirm {}", session.short());
+            self.report(Story::Coming(session), Phase::Released, (0, 0), 0, &why);
+        }
+        None
     }
 
     fn in_place(&mut self, session: SessionId, handoff: HandoffId, in_place: InPlace) {
@@ -278,14 +289,46 @@ fn stands(directory: &std::path::Path) -> Result<bool, NotInPlace> {
     Ok(looked.is_some_and(|metadata| metadata.is_dir()))
 }
 
-/// The tree, then the conversation. Safe to repeat at any point. Blocks.
-fn put_in_place(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<InPlace, NotInPlace> {
+/// Makes ready what lacks, then takes its place where it still belongs there. Safe to repeat at any point.
+async fn put_in_place(
+    context: &Context,
+    key: &SessionKey,
+    handoff: HandoffId,
+    turn: &Turn,
+    before: Option<&PlacedSession>,
+) -> Result<Result<InPlace, NotInPlace>, Stopping> {
+    let attempt = (key.id(), handoff);
+    let (before, held) = (before.cloned(), turn.clone());
+    let earlier = before.clone();
+    let ready = context.block(move |context| {
+        let _held = held.hold().ok_or(NotInPlace::Replaced)?;
+        make_ready(context, attempt, earlier.as_ref())
+    });
+    if let Err(why) = ready.await? {
+        return Ok(Err(why));
+    }
+    let wanted = move |actor: &mut Actor| actor.still_arrives(attempt);
+    let turn = turn.clone();
+    let put = context.fencing(key.agent, wanted, move |context, ()| {
+        let _held = turn.hold().ok_or(NotInPlace::Replaced)?;
+        take_place(context, attempt, before.as_ref())
+    });
+    Ok(put.await?.unwrap_or(Err(NotInPlace::Replaced)))
+}
+
+fn make_ready(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<(), NotInPlace> {
+    let plan = planned(context, attempt)?;
+    if !stands(&ArrivalPlan::files(context, attempt.1))? {
+        crate::receiving::place_again(context, plan, before)?;
+    }
+    Ok(())
+}
+
+/// The tree, then the conversation, within [`Context::fencing`]: a session that another device took over meanwhile is kept aside
+/// after that, or does not come in. Blocks.
+fn take_place(context: &Context, attempt: Attempt, before: Option<&PlacedSession>) -> Result<InPlace, NotInPlace> {
     let mut plan = planned(context, attempt)?;
     let handoff = attempt.1;
-    if !stands(&ArrivalPlan::files(context, handoff))? {
-        crate::receiving::place_again(context, plan, before)?;
-        plan = planned(context, attempt)?;
-    }
     let activated = match tree::activate(&plan.staging) {
         Err(tree::ActivateError::NoStage(_)) => {
             // A person may have taken the staging for rubbish; its chunks are still here.
@@ -305,14 +348,13 @@ fn put_in_place(context: &Context, attempt: Attempt, before: Option<&PlacedSessi
         files: ArrivalPlan::files(context, handoff),
         workdir: directory.clone(),
     };
-    let installed = context.fencing(plan.key.agent, |_| true, || adapter.install(&arrival));
-    match installed.ok_or_else(|| Stopping::Told.to_string())? {
+    match adapter.install(&arrival) {
         Ok(Installed::Diverged { branch }) => {
             notes.push(format!("another conversation under this id was here; it is kept as {}", branch.display()));
         }
         Ok(Installed::New | Installed::Extended | Installed::Unchanged) => {}
-        // What the disk refuses now it may allow in a moment: only what the agent cannot take is carried beside it.
-        Err(error) if plan.carry_only && !matches!(error, AgentError::World { .. }) => {
+        // What the disk or a turn refuses now may go in a moment: only what the agent cannot take is carried beside it.
+        Err(error) if plan.carry_only && !matches!(error, AgentError::World { .. } | AgentError::Live { .. }) => {
             notes.push(carried(&arrival.files, &error.to_string()));
             plan.carried = true;
             plan.save(context).map_err(|error| error.to_string())?;

@@ -332,7 +332,7 @@ impl Actor {
             Event::RoundComplete { session, round, .. } => self.leaving_round_complete(session, round),
             Event::Freeze { session, to, .. } => self.leaving_freeze(session, to),
             Event::AckHeld { session, handoff } => self.leaving_ack_held(session, handoff),
-            Event::Released { session, to, .. } => self.leaving_released(session, to),
+            Event::Released { session, .. } => self.leaving_released(session),
             Event::StillOwner { session, handoff, refusal, detail } => {
                 self.leaving_over(session, handoff, refusal, detail);
             }

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use cede_agent::adapter::{AgentError, Tombstone};
+use cede_agent::adapter::AgentError;
 use cede_agent::tree::{TreeRefusal, root_of, set_aside};
 use cede_wire::control::Check;
 use cede_wire::custody::{FencingToken, Head};
@@ -15,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::clock::unix_ms;
 use crate::context::{Context, Stopping, found};
+use crate::fences::raise;
 use crate::limits;
+use crate::payload::PayloadError;
 
 /// What was kept, as it stands beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +54,7 @@ impl Actor {
         tracing::warn!(session = %session.short(), owner, %token, "another device took the session over");
         let Some(key) = self.key_of(session) else { return };
         let directory = self.placed.get(&session).map(|placed| crate::sessions::path_of(&placed.directory));
-        let aside = std::sync::Arc::new(Aside { key, directory, token, owner, theirs });
+        let aside = Arc::new(Aside { key, directory, token, owner, theirs });
         self.moves.fences.begins(session);
         let context = self.context.clone();
         tokio::spawn(async move {
@@ -61,8 +64,7 @@ impl Actor {
                 if context.ask(move |actor| actor.custodian.to_branch(session)).await != Ok(true) {
                     break;
                 }
-                let keeping = aside.clone();
-                match context.block(move |context| keep(context, &keeping)).await {
+                match keep_aside(&context, &aside).await {
                     Ok(Ok(place)) => {
                         context.tell(move |actor| actor.kept_aside(session, place)).await;
                         break;
@@ -120,10 +122,23 @@ fn places_of(context: &Context, session: SessionId) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).filter(|place| place.join(BRANCH).is_file()).collect()
 }
 
-/// Raises the fence and keeps everything, durably. Again: nothing changes. Blocks.
+/// Raises the fence and keeps everything, durably. Again: nothing changes.
+async fn keep_aside(context: &Context, aside: &Arc<Aside>) -> Result<Result<PathBuf, String>, Stopping> {
+    let (session, key) = (aside.key.id(), aside.key.clone());
+    let wanted =
+        move |actor: &mut Actor| actor.custodian.to_branch(session).then(|| actor.tombstone(session)).flatten();
+    let fenced = context.fencing(key.agent, wanted, move |context, tombstone| raise(context, &key, &tombstone));
+    match fenced.await? {
+        Some(Ok(()) | Err(PayloadError::Agent(AgentError::Unknown { .. }))) => {}
+        Some(Err(error)) => return Ok(Err(error.to_string())),
+        None => return Ok(Err("the session came back".to_owned())),
+    }
+    let aside = aside.clone();
+    context.block(move |context| keep(context, &aside)).await
+}
+
 fn keep(context: &Context, aside: &Aside) -> Result<PathBuf, String> {
     let session = aside.key.id();
-    fence(context, aside)?;
     let name = format!("{:020}", aside.token.generation);
     let place = context.place("branches", &session.to_string()).join(name);
     if place.join(BRANCH).is_file() {
@@ -153,24 +168,6 @@ fn keep(context: &Context, aside: &Aside) -> Result<PathBuf, String> {
         File::open(directory).and_then(|file| file.sync_all()).map_err(io("flush a directory"))?;
     }
     Ok(place)
-}
-
-fn fence(context: &Context, aside: &Aside) -> Result<(), String> {
-    let adapter = context.adapter(aside.key.agent).ok_or("no adapter for this agent")?;
-    let session = aside.key.id().short();
-    let command = format!("cede take {session}");
-    let tombstone = Tombstone { owner: aside.owner.clone(), session, command };
-    let id = aside.key.id();
-    let fenced = context.fencing(
-        aside.key.agent,
-        move |actor| actor.custodian.to_branch(id),
-        || adapter.fence(&aside.key.native, &tombstone),
-    );
-    match fenced {
-        Some(Ok(()) | Err(AgentError::Unknown { .. })) => Ok(()),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("the session came back".to_owned()),
-    }
 }
 
 /// Copies the conversation; none where the agent here has none.

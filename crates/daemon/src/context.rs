@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     pub(crate) stages: Mutex<BTreeMap<HandoffId, Weak<Stage>>>,
     /// Captures under way: one of a session at a time.
     pub(crate) captures: Mutex<BTreeMap<SessionId, Weak<Mutex<()>>>>,
-    pub(crate) fencing: Mutex<BTreeMap<AgentKind, Arc<Mutex<()>>>>,
+    /// By agent; see [`Context::fencing`].
+    pub(crate) fencing: [Arc<tokio::sync::Mutex<()>>; AgentKind::ALL.len()],
     /// Those who work at the place of an attempt.
     pub(crate) hands: Mutex<BTreeMap<HandoffId, Hands>>,
     /// Where sessions lie that were handed over, here or away: an agent's own record names the directory of the
@@ -154,21 +155,6 @@ impl Context {
         let running = all.get(&session).and_then(Weak::upgrade).unwrap_or_default();
         all.insert(session, Arc::downgrade(&running));
         running
-    }
-
-    /// Raises a fence, takes it down, or puts a conversation where the agent looks: one thread at a time for all sessions of an
-    /// agent, since a fence that goes up where another one comes down, or a conversation comes in, would take its only copy
-    /// away. `wanted` is asked once the others are done; `None`: not any more, and nothing was done. Blocks.
-    pub(crate) fn fencing<T>(
-        &self,
-        agent: AgentKind,
-        wanted: impl FnOnce(&mut Actor) -> bool + Send + 'static,
-        work: impl FnOnce() -> T,
-    ) -> Option<T> {
-        let place = self.fencing.lock().unwrap_or_else(PoisonError::into_inner).entry(agent).or_default().clone();
-        let _alone = place.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = tokio::runtime::Handle::current().block_on(self.ask(wanted));
-        (wanted == Ok(true)).then(work)
     }
 
     /// Removes the stage of a handoff. One that cannot be removed now is forgotten with the old ones. Blocks.

@@ -1,6 +1,5 @@
 //! S7: this device's records may not be the newest. What a person types to end that, and what is held still meanwhile.
 
-use cede_agent::adapter::Tombstone;
 use cede_core::custodian::Standing;
 use cede_wire::audit::AuditAct;
 use cede_wire::control::{Answer, Check, Failure, exit};
@@ -98,38 +97,6 @@ impl Actor {
             session.short()
         );
         Ok(Answer::Said { text })
-    }
-
-    /// While nobody has confirmed, the agents here must not go on with what may be another device's.
-    pub(crate) fn hold_still(&mut self) {
-        if self.read_only {
-            return;
-        }
-        let owner = "nobody until it is confirmed which copy of this device counts".to_owned();
-        for session in self.custodian.to_hold_still() {
-            let Some(key) = self.key_of(session) else { continue };
-            self.custodian.hold_still(session);
-            self.moves.fences.begins(session);
-            let (context, owner) = (self.context.clone(), owner.clone());
-            let tombstone =
-                Tombstone { owner, session: session.short(), command: format!("cede confirm {}", session.short()) };
-            tokio::spawn(async move {
-                // The record is durable before this is asked.
-                if context.ask(|_| ()).await.is_err() {
-                    return;
-                }
-                let (agent, native) = (key.agent, key.native.clone());
-                let fenced = context.block(move |context| {
-                    let adapter = context.adapter(agent)?;
-                    context.fencing(agent, move |actor| actor.is_away(session), || adapter.fence(&native, &tombstone))
-                });
-                if let Ok(Some(Err(error))) = fenced.await {
-                    tracing::warn!(session = %session.short(), %error, "its agent is not held still");
-                }
-                // It may have been confirmed meanwhile.
-                context.raising_ends(key).await;
-            });
-        }
     }
 
     /// The records count: what is in charge here works again.

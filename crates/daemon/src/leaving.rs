@@ -1,11 +1,7 @@
 //! A session leaves: one task per move, told by the actor what the custodian decided.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
-use cede_agent::adapter::Tombstone;
-use cede_core::custodian::Standing;
-use cede_core::source::SourcePhase;
 use cede_seal::verify::Verified;
 use cede_wire::audit::{AuditOf, AuditOutcome};
 use cede_wire::canonical::Signed;
@@ -21,11 +17,10 @@ use tokio::sync::mpsc;
 
 use crate::actor::Actor;
 use crate::base;
-use crate::context::{Context, Stopping};
+use crate::context::Stopping;
 use crate::limits;
 use crate::moves::{Story, millis};
 use crate::offering::{self, Order, failure};
-use crate::payload::PayloadError;
 
 mod course;
 
@@ -73,40 +68,6 @@ pub(crate) enum LeavingEvent {
     Over(Refusal, String),
 }
 
-impl Context {
-    /// Hands that could raise the fence have ended. A session that stayed or came back meanwhile must not be behind one that went
-    /// up too late.
-    pub(crate) async fn raising_ends(&self, key: SessionKey) {
-        let session = key.id();
-        self.tell(move |actor| actor.moves.fences.ends(session)).await;
-        loop {
-            let key = key.clone();
-            if self.ask(move |actor| actor.lift_if_in_charge(session, key)).await != Ok(true) {
-                return;
-            }
-            tokio::time::sleep(limits::DIAL_LONGEST).await;
-        }
-    }
-}
-
-/// How many hands may still raise the fence of a session.
-#[derive(Default)]
-pub(crate) struct Fences(BTreeMap<SessionId, usize>);
-
-impl Fences {
-    /// Each ends with [`Context::raising_ends`].
-    pub(crate) fn begins(&mut self, session: SessionId) {
-        *self.0.entry(session).or_default() += 1;
-    }
-
-    fn ends(&mut self, session: SessionId) {
-        if let Some(hands) = self.0.get_mut(&session) {
-            *hands -= 1;
-        }
-        self.0.retain(|_, hands| *hands > 0);
-    }
-}
-
 impl Actor {
     /// Registers a move and starts its task.
     pub(crate) fn start_leaving(&mut self, order: Order) -> Result<(), Failure> {
@@ -145,7 +106,7 @@ impl Actor {
     }
 
     /// Whether this very move is the one that is under way: not one that was withdrawn and begun anew.
-    fn is_leaving(&self, session: SessionId, number: u64) -> bool {
+    pub(crate) fn is_leaving(&self, session: SessionId, number: u64) -> bool {
         self.leaving.get(&session).is_some_and(|leaving| leaving.number == number)
     }
 
@@ -269,45 +230,11 @@ impl Actor {
         self.leaving_event(session, LeavingEvent::AckHeld(handoff));
     }
 
-    pub(crate) fn leaving_released(&mut self, session: SessionId, to: DeviceId) {
+    pub(crate) fn leaving_released(&mut self, session: SessionId) {
         self.report(Story::Going(session), Phase::Released, (0, 0), 0, "");
         self.came_of_take(session, None);
         self.leaving_event(session, LeavingEvent::Released);
-        let Some(key) = self.leaving.get(&session).map(|leaving| leaving.key.clone()) else { return };
-        let owner = self.device_name(to);
-        self.rewrite_tombstone(key, owner, format!("cede take {}", session.short()));
-    }
-
-    fn rewrite_tombstone(&mut self, key: SessionKey, owner: String, command: String) {
-        self.moves.fences.begins(key.id());
-        let context = self.context.clone();
-        tokio::spawn(async move {
-            let session = key.id();
-            let again = key.clone();
-            let raised = context
-                .block(move |context| {
-                    context.fencing(
-                        again.agent,
-                        move |actor| actor.is_away(session),
-                        || raise(context, &again, owner, command),
-                    )
-                })
-                .await;
-            if let Ok(Some(Err(error))) = raised {
-                tracing::warn!(session = %session.short(), %error, "the tombstone keeps its first text");
-            }
-            context.raising_ends(key).await;
-        });
-    }
-
-    /// True: it is being put in its place, which the fence does not hinder; to be asked again.
-    fn lift_if_in_charge(&mut self, session: SessionId, key: SessionKey) -> bool {
-        let standing = self.custodian.standing(session);
-        // One that was never offered has no fence.
-        if standing.is_some() && self.may_lift(session) {
-            self.lift(key);
-        }
-        standing == Some(Standing::Arriving)
+        self.raise_fences([session]);
     }
 
     pub(crate) fn leaving_retired(&mut self, session: SessionId, _handoff: HandoffId) {
@@ -321,6 +248,12 @@ impl Actor {
         self.leaving_event(session, LeavingEvent::Retired);
         let context = self.context.clone();
         tokio::task::spawn_blocking(move || base::keep_records(&context, session, over));
+    }
+
+    /// The session was taken over by force: nobody waits any more for the word of the one that it was released to.
+    pub(crate) fn leaving_passed(&mut self, session: SessionId) {
+        let why = "it was taken back by force before its new owner had answered";
+        self.leaving_event(session, LeavingEvent::Over(Refusal::StaleToken, why.to_owned()));
     }
 
     pub(crate) fn leaving_link_down(&mut self, device: DeviceId) {
@@ -356,91 +289,6 @@ impl Actor {
         match genesis.map(|genesis| genesis.into_parts().0) {
             Some(Custody::Genesis(genesis)) => Some(genesis.key),
             Some(Custody::Release(_) | Custody::Seize(_)) | None => self.leaving.get(&session).map(|l| l.key.clone()),
-        }
-    }
-
-    /// Once another move has frozen the session the fence is that move's, and after a release it stays.
-    fn may_lift(&self, session: SessionId) -> bool {
-        let frozen = self.custodian.leaving(session).is_some_and(|source| *source.phase() == SourcePhase::Frozen);
-        self.custodian.may_act(session) && !frozen
-    }
-
-    /// Another one is in charge, or nobody is until it is confirmed: a fence belongs there.
-    pub(crate) fn is_away(&self, session: SessionId) -> bool {
-        match self.custodian.standing(session) {
-            Some(Standing::Elsewhere(_) | Standing::ReleasedTo(_) | Standing::SeizedBy(_) | Standing::Unconfirmed) => {
-                true
-            }
-            Some(Standing::InCharge | Standing::Leaving(_) | Standing::Arriving | Standing::PayloadMissing) | None => {
-                false
-            }
-        }
-    }
-
-    /// Takes a fence down, again and again until it is down: the owner must be able to work.
-    pub(crate) fn lift(&mut self, key: SessionKey) {
-        let context = self.context.clone();
-        tokio::spawn(async move {
-            let session = key.id();
-            let mut wait = limits::DIAL_FIRST;
-            loop {
-                let key = key.clone();
-                match context.block(move |context| take_down(context, &key)).await {
-                    Ok(None) => return,
-                    Ok(Some(Ok(()))) => break,
-                    Ok(Some(Err(error))) => tracing::warn!(session = %session.short(), error, "the fence is still up"),
-                    Err(Stopping::Fault) => tracing::error!(session = %session.short(), "the fence is still up"),
-                    Err(Stopping::Told) => return,
-                }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(limits::DIAL_IDLE);
-            }
-            context.tell(move |actor| actor.fence_is_down(session)).await;
-        });
-    }
-
-    /// That it is down is no record while hands may still raise it: a death then must find it again. Their end lifts it once more.
-    pub(crate) fn fence_is_down(&mut self, session: SessionId) {
-        if !self.moves.fences.0.contains_key(&session) {
-            self.custodian.fence_lifted(session);
-        }
-    }
-
-    /// Fences that a crash left standing though this device is the owner.
-    pub(crate) fn lift_stale_fences(&mut self) {
-        for (session, _) in self.custodian.fences_to_lift() {
-            if let Some(key) = self.key_of(session) {
-                self.lift(key);
-            }
-        }
-    }
-
-    /// Sessions that this device released stay fenced, whatever happened while it was down.
-    pub(crate) fn raise_missing_fences(&mut self) {
-        let me = self.context.local.device();
-        let away: Vec<(SessionId, DeviceId)> = self
-            .custodian
-            .sessions()
-            .filter_map(|(id, standing)| match standing {
-                Standing::ReleasedTo(to) | Standing::Elsewhere(to) | Standing::SeizedBy(to) if to != me => {
-                    Some((id, to))
-                }
-                Standing::InCharge
-                | Standing::Arriving
-                | Standing::Leaving(_)
-                | Standing::ReleasedTo(_)
-                | Standing::PayloadMissing
-                | Standing::Elsewhere(_)
-                | Standing::SeizedBy(_)
-                | Standing::Unconfirmed => None,
-            })
-            .filter(|(id, _)| self.placed.get(id).is_some_and(|placed| placed.root.is_some()))
-            .collect();
-        for (session, to) in away {
-            if let Some(key) = self.key_of(session) {
-                let owner = self.device_name(to);
-                self.rewrite_tombstone(key, owner, format!("cede take {}", session.short()));
-            }
         }
     }
 
@@ -505,26 +353,6 @@ impl Actor {
     }
 }
 
-/// Takes the fence down; `None` where it is another move's by now. Blocks.
-pub(crate) fn take_down(context: &Context, key: &SessionKey) -> Option<Result<(), String>> {
-    let session = key.id();
-    context.fencing(
-        key.agent,
-        move |actor| actor.may_lift(session),
-        || match context.adapter(key.agent) {
-            Some(adapter) => adapter.lift(&key.native).map_err(|error| error.to_string()),
-            None => Ok(()),
-        },
-    )
-}
-
-/// Raises the fence, or changes its words, within [`Context::fencing`]. Blocks.
-fn raise(context: &Context, key: &SessionKey, owner: String, command: String) -> Result<(), PayloadError> {
-    let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
-    let tombstone = Tombstone { owner, session: key.id().short(), command };
-    Ok(adapter.fence(&key.native, &tombstone)?)
-}
-
 impl Actor {
     pub(crate) fn count_sent(&mut self, session: SessionId, bytes: u64) {
         if let Some(view) = self.moves.get_mut(Story::Going(session)) {
@@ -532,8 +360,8 @@ impl Actor {
         }
     }
 
-    pub(crate) fn count_present(&mut self, session: SessionId, bytes: u64) {
-        if let Some(view) = self.moves.get_mut(Story::Going(session)) {
+    pub(crate) fn count_present(&mut self, story: Story, bytes: u64) {
+        if let Some(view) = self.moves.get_mut(story) {
             view.bytes_present = bytes;
         }
     }

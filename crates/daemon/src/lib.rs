@@ -31,6 +31,7 @@ mod doctor;
 mod doubts;
 mod elsewhere;
 mod errands;
+mod fences;
 mod hands;
 mod hearing;
 mod leaving;

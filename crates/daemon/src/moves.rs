@@ -45,7 +45,7 @@ pub(crate) struct MoveView {
 pub(crate) struct Moves {
     /// Moves that began to leave in this life.
     pub(crate) begun: u64,
-    pub(crate) fences: crate::leaving::Fences,
+    pub(crate) fences: crate::fences::Fences,
     open: BTreeMap<Story, MoveView>,
     ended: VecDeque<Story>,
 }
@@ -53,13 +53,19 @@ pub(crate) struct Moves {
 impl Moves {
     /// Begins, or begins anew, the story of a session's move.
     pub(crate) fn begin(&mut self, story: Story, title: &str, from: &str, to: &str) -> &mut MoveView {
-        let watchers = self.open.remove(&story).map(|old| old.watchers).unwrap_or_default();
+        let over = self.ended.contains(&story);
         self.ended.retain(|ended| *ended != story);
+        let (watchers, started) = match self.open.remove(&story) {
+            // Who asked for it has waited since then.
+            Some(old) if !over => (old.watchers, old.started),
+            Some(old) => (old.watchers, Instant::now()),
+            None => (Vec::new(), Instant::now()),
+        };
         let view = MoveView {
             title: title.to_owned(),
             from: from.to_owned(),
             to: to.to_owned(),
-            started: Instant::now(),
+            started,
             frozen: None,
             pause_ms: 0,
             bytes_sent: 0,

@@ -106,8 +106,8 @@ impl Prepared {
 }
 
 /// Looks at the session, waits for its turn if asked to, and captures it without touching it.
-pub(crate) async fn prepare(context: &Context, mut order: Order) -> Result<Prepared, Failure> {
-    order.info = ready(context, &order).await?;
+pub(crate) async fn prepare(context: &Context, mut order: Order, number: u64) -> Result<Prepared, Failure> {
+    order.info = ready(context, &order, number).await?;
     let key = order.info.key.clone();
     let requirement = context.block(move |context| {
         let adapter = context.adapter(key.agent).ok_or(PayloadError::NoAdapter)?;
@@ -133,7 +133,7 @@ pub(crate) async fn capture(context: &Context, wanted: Wanted) -> Result<Payload
 }
 
 /// Refuses while a turn runs, or waits for its end.
-async fn ready(context: &Context, order: &Order) -> Result<SessionInfo, Failure> {
+async fn ready(context: &Context, order: &Order, number: u64) -> Result<SessionInfo, Failure> {
     let deadline = Instant::now() + limits::TURN_WAIT;
     let session = order.session();
     let mut told = false;
@@ -152,7 +152,7 @@ async fn ready(context: &Context, order: &Order) -> Result<SessionInfo, Failure>
             let note = evidence(&info.activity).to_owned();
             context.tell(move |actor| actor.report(Story::Going(session), Phase::Waiting, (0, 0), 0, &note)).await;
         }
-        if !context.ask(move |actor| actor.leaving.contains_key(&session)).await.map_err(stopping)? {
+        if !context.ask(move |actor| actor.is_leaving(session, number)).await.map_err(stopping)? {
             return Err(cancelled());
         }
         tokio::time::sleep(limits::TURN_POLL).await;

@@ -345,7 +345,9 @@ impl Source for Round {
         self.context
             .tell(move |actor| {
                 if of == NeedOf::Payload {
-                    actor.count_present(session, present);
+                    let story = Story::Coming(session);
+                    let came = actor.moves.get(story).map_or(0, |view| view.bytes_sent);
+                    actor.count_present(story, present.saturating_sub(came));
                 }
                 actor.send(source, need);
             })

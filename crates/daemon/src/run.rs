@@ -266,7 +266,7 @@ fn share(
         notices: crate::notices::Notices::default(),
         stages: std::sync::Mutex::default(),
         captures: std::sync::Mutex::default(),
-        fencing: std::sync::Mutex::default(),
+        fencing: Default::default(),
         hands: std::sync::Mutex::default(),
         local,
         home,

@@ -14,7 +14,6 @@ use cede_wire::session::SessionKey;
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
-use crate::leaving::take_down;
 use crate::moves::Story;
 use crate::offering::{failure, stopping};
 
@@ -143,6 +142,7 @@ impl Actor {
     pub(crate) fn seized_here(&mut self, session: SessionId, from: DeviceId, head: Head, staged: Option<HandoffId>) {
         tracing::warn!(session = %session.short(), from = %from.short(), turn = head.turn, "taken over by force");
         self.note_act(AuditAct::TookOver, None, Some(session));
+        self.leaving_passed(session);
         let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
         let (other, member) = (from == self.context.local.device(), self.peers.is_member(from));
         let (from, to) = (self.device_name(from), self.name.clone());
@@ -165,8 +165,7 @@ impl Actor {
         let Some(key) = self.key_of(session) else { return };
         let context = self.context.clone();
         tokio::spawn(async move {
-            let native = key.clone();
-            let lifted = context.block(move |context| take_down(context, &native)).await;
+            let lifted = context.take_down(&key).await;
             context
                 .tell(move |actor| {
                     match lifted {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cede_core::custodian::Standing;
 use cede_core::destination::DestinationPhase;
 use cede_wire::control::{Answer, Failure, exit};
-use cede_wire::id::{HandoffId, SessionId};
+use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
 
@@ -60,21 +60,37 @@ impl Actor {
         (receiving && !self.is_here(session)).then(|| arriving.attempt().handoff)
     }
 
+    /// The owner of what this device has said to hold: from then on that one decides.
+    fn staged_from(&self, session: SessionId) -> Option<DeviceId> {
+        let arriving = self.custodian.arriving(session)?;
+        let staged = matches!(arriving.phase(), DestinationPhase::Staged { .. });
+        staged.then(|| arriving.attempt().source)
+    }
+
     /// Where the session is then.
     fn withdraw_move(&mut self, session: SessionId) -> Result<String, Failure> {
-        let leaves = self.leaving.contains_key(&session);
+        let came = matches!(
+            self.custodian.standing(session),
+            Some(Standing::InCharge | Standing::Arriving | Standing::PayloadMissing)
+        );
+        let decided = came || self.leaving.contains_key(&session);
         if self.withdraw_going(session, "it was withdrawn here") {
             return Ok(self.state_of(session));
         }
         if let Some(handoff) = self.received_now(session) {
             let detail = "it was withdrawn at the destination";
             self.custodian.receive_failed(session, handoff, Refusal::Cancelled, detail);
-        } else if self.takes.is_asked_for(session) {
+        } else if let Some(source) = self.staged_from(session) {
+            self.withdraw_take(session);
+            let (owner, id) = (self.device_name(source), session.short());
+            let why = format!("it is staged here, so {owner} decides, and may have; what came of it: cede status");
+            return Err(failure(exit::PENDING, NOT_CANCELLED, &why, &format!("there: cede cancel {id}")));
+        } else if !came && self.takes.is_asked_for(session) {
             // Nothing else here may know who has it.
             let owner = self.in_charge(session);
             self.end_arriving(session, Refusal::Cancelled, "it was withdrawn here");
             return Ok(format!("at {owner}"));
-        } else if leaves {
+        } else if decided {
             let why = format!("the decision is made: {}", self.state_of(session));
             return Err(failure(exit::NOT_OWNER, NOT_CANCELLED, &why, "cede status"));
         } else {

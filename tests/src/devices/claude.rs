@@ -64,7 +64,7 @@ pub fn place(home: &Path, planted: &Planted) -> Option<PathBuf> {
 pub fn resumable(home: &Path, planted: &Planted) -> Option<Vec<u8>> {
     let bytes = std::fs::read(place(home, planted)?).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    (!text.contains("cede take") && !text.contains("cede cancel")).then_some(bytes)
+    (!text.contains("cedeTombstone")).then_some(bytes)
 }
 
 /// Says to the agent's registry of processes that this live process works in the session.

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
+use cede_tests::devices::claude::Planted;
 use cede_tests::devices::{claude, trees};
 use cede_wire::control::MoveRequest;
 use nix::libc::O_NONBLOCK;
@@ -45,6 +46,34 @@ impl Slow {
     }
 }
 
+/// A program that works in the session of the agent at a device, as the agent's registry of processes says.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn at(device: &Device, planted: &Planted) -> Self {
+        let program = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        claude::register(&device.home, planted, program.id(), "busy");
+        Self(program)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).unwrap();
+    }
+}
+
+fn carried(device: &str, id: SessionId) -> MoveRequest {
+    MoveRequest { carry_only: true, ..request(device, id) }
+}
+
+/// A conversation of Claude Code at the laptop.
+fn planted(devices: &Devices) -> Planted {
+    let tree = devices.a.home.join("project");
+    trees::large(&tree, 4, 1_000, 1);
+    claude::plant(&devices.a.home, &tree, 3)
+}
+
 /// A start raises the fences of what is away. Where one is late it would stand before the session that came back, and its
 /// tombstone take the place of the only copy.
 ///
@@ -52,13 +81,10 @@ impl Slow {
 #[test]
 fn session_that_comes_back_waits_for_a_fence_that_still_goes_up() {
     let mut devices = Devices::friends(CEDE);
-    let tree = devices.a.home.join("project");
-    trees::large(&tree, 4, 1_000, 1);
-    let planted = claude::plant(&devices.a.home, &tree, 3);
+    let planted = planted(&devices);
     let said = claude::resumable(&devices.a.home, &planted).unwrap();
-    let carried = |name: &str| MoveRequest { carry_only: true, ..request(name, planted.id) };
-    devices.a.move_with(carried("server")).unwrap();
-    devices.b.move_with(carried("laptop")).unwrap();
+    devices.a.move_with(carried("server", planted.id)).unwrap();
+    devices.b.move_with(carried("laptop", planted.id)).unwrap();
     devices.b.kill();
     // Of another session too, so that the agent's settings are left alone when this one comes.
     let fences = devices.b.state().join("agents/fences/claude-code");
@@ -67,7 +93,7 @@ fn session_that_comes_back_waits_for_a_fence_that_still_goes_up() {
     devices.b.start();
     let reader = slow.reader();
 
-    let mut client = devices.a.open(Command::To(carried("server"))).unwrap();
+    let mut client = devices.a.open(Command::To(carried("server", planted.id))).unwrap();
     client.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
     let looked = Instant::now();
     while looked.elapsed() < Duration::from_secs(1) {
@@ -79,4 +105,65 @@ fn session_that_comes_back_waits_for_a_fence_that_still_goes_up() {
     assert!(matches!(&moved, Ok(Answer::Moved(report)) if report.now_at == "server"), "{moved:?}");
     assert_eq!(state(&devices.b, planted.id), "in charge here");
     assert_eq!(claude::resumable(&devices.b.home, &planted), Some(said));
+}
+
+/// What keeps it out goes away after the person at the other device gave up: it is that one's by then.
+///
+/// Shows: H-9, H-22
+#[test]
+fn session_that_was_taken_over_while_it_came_in_does_not_come_in() {
+    let mut devices = Devices::friends(CEDE);
+    let planted = planted(&devices);
+    let works = Busy::at(&devices.b, &planted);
+    let mut client = devices.a.open(Command::To(carried("server", planted.id))).unwrap();
+    client.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
+    wait_until("the server is kept from it", || devices.b.log().contains("the session is not in its place yet"));
+    devices.b.kill();
+    drop(client);
+    let id = planted.id.short();
+    let taken = devices.a.typed(&["take", "--force", &id, "--yes", &id]);
+    assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    assert!(claude::resumable(&devices.a.home, &planted).is_some());
+    devices.b.start();
+    wait_until("the server hears of it", || devices.b.log().contains("another device took the session over"));
+    drop(works);
+    // It looked again after a second at most, when it was kept from it.
+    let looked = Instant::now();
+    while looked.elapsed() < Duration::from_secs(3) {
+        assert_eq!(claude::resumable(&devices.b.home, &planted), None, "two devices would act");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    devices.a.move_with(carried("server", planted.id)).unwrap();
+    assert!(claude::resumable(&devices.b.home, &planted).is_some());
+}
+
+/// An agent that works at the first try is held still once its turn is over.
+///
+/// Shows: H-22
+#[test]
+fn agent_that_works_while_its_device_is_in_doubt_is_held_still_afterwards() {
+    let mut devices = Devices::friends(CEDE);
+    let planted = planted(&devices);
+    devices.a.move_with(carried("server", planted.id)).unwrap();
+    devices.b.move_with(carried("laptop", planted.id)).unwrap();
+    devices.a.stop();
+    let works = Busy::at(&devices.a, &planted);
+    let moved = devices.root.path().join("moved");
+    std::fs::rename(&devices.a.cede_home, &moved).unwrap();
+    devices.a.cede_home = moved;
+    devices.a.start();
+    wait_until("its fence cannot go up", || devices.a.log().contains("the fence is not up yet"));
+    assert!(claude::resumable(&devices.a.home, &planted).is_some());
+    drop(works);
+    wait_until("it is held still", || claude::resumable(&devices.a.home, &planted).is_none());
+    // So it is where the daemon died between its record and the fence.
+    devices.a.kill();
+    let place = claude::place(&devices.a.home, &planted).unwrap();
+    let aside = place.with_file_name(format!(".{}.jsonl.cede-aside", planted.native));
+    std::fs::rename(&aside, &place).unwrap();
+    devices.a.start();
+    wait_until("it is held still again", || claude::resumable(&devices.a.home, &planted).is_none());
+    let confirmed = devices.a.typed(&["confirm", &planted.id.short()]);
+    assert!(confirmed.status.success(), "{}", String::from_utf8_lossy(&confirmed.stderr));
+    wait_until("its agent works again", || claude::resumable(&devices.a.home, &planted).is_some());
 }

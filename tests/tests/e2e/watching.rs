@@ -96,3 +96,43 @@ fn nobody_waits_in_silence_for_a_session_whose_owner_is_away() {
     wait_until("it can be taken", || take(&devices.b, id).is_ok());
     assert_eq!(state(&devices.b, id), "in charge here");
 }
+
+/// Between its word that it holds the session and the owner's decision a device can give nothing up.
+///
+/// Shows: H-6, H-7
+#[test]
+fn cancel_of_what_is_staged_leaves_it_to_the_owner_and_claims_nothing() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    let mut staged = 0;
+    for round in 0..5 {
+        let mut taken = asked(b, id);
+        taken.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Staged));
+        signal(a.pid(), "STOP");
+        let said = refused(b.ask(Command::Cancel { handoff: id.to_string() }));
+        signal(a.pid(), "CONT");
+        if said.why.contains("staged here") {
+            staged += 1;
+            assert_eq!(said.exit, exit::PENDING);
+        } else {
+            assert!(said.why.starts_with("the decision is made"), "{}", text(&said));
+        }
+        let moved = match taken.end(&mut |_| {}) {
+            Some(Ok(Answer::Moved(report))) => {
+                assert!(round == 0 || report.bytes_present > 0, "its bytes were here: {report:?}");
+                true
+            }
+            _ => false,
+        };
+        wait_until("one of them is in charge", || {
+            let (here, there) = (state(a, id) == "in charge here", state(b, id) == "in charge here");
+            assert!(!(here && there));
+            if there { moved } else { here }
+        });
+        if state(b, id) == "in charge here" {
+            b.to("laptop", id).unwrap();
+        }
+    }
+    assert!(staged > 0, "it was released each time before");
+}

@@ -32,7 +32,7 @@ impl Custodian {
     /// Sessions that this device would act for if its records were confirmed: their agents are held still meanwhile.
     pub fn to_hold_still(&self) -> Vec<SessionId> {
         let held = |state: &Session| match &state.role {
-            Role::Unconfirmed(says) => matches!(**says, Role::Owner { .. }) && state.fenced_for.is_none(),
+            Role::Unconfirmed(says) => matches!(**says, Role::Owner { .. }),
             Role::Bystander
             | Role::Owner { .. }
             | Role::Offering { .. }
@@ -45,7 +45,8 @@ impl Custodian {
 
     /// S7: the agent's store is about to be fenced until somebody confirms. A confirmation as owner lifts it.
     pub fn hold_still(&mut self, session: SessionId) {
-        if self.to_hold_still().contains(&session) {
+        let is_recorded = self.sessions.get(&session).is_some_and(|state| state.fenced_for.is_some());
+        if !is_recorded && self.to_hold_still().contains(&session) {
             let (handoff, to) = (HandoffId::new([0; 16]), self.me());
             self.session(session).fenced_for = Some(handoff);
             self.persist(vec![Record::FenceRaised { session, handoff, to }]);

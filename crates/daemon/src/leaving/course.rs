@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use cede_agent::adapter::AgentError;
+use cede_agent::adapter::{AgentError, Tombstone};
 use cede_core::source::{Quiet, Round};
 use cede_seal::exchange::{ExchangeSecret, HandoffContext, HandoffKeys};
 use cede_seal::verify::Verified;
@@ -26,6 +26,7 @@ use crate::actor::Actor;
 use crate::base;
 use crate::clock::random;
 use crate::context::{Context, Stopping};
+use crate::fences::raise;
 use crate::hearing::{Hearing, Line};
 use crate::limits;
 use crate::moves::Story;
@@ -34,7 +35,7 @@ use crate::payload::{Payload, PayloadError, Wanted};
 use crate::sending::{self, Content, Part, SendError};
 use crate::sessions;
 
-use super::{LeavingEvent, raise};
+use super::LeavingEvent;
 
 /// The task of one move.
 pub(super) struct Move {
@@ -87,7 +88,7 @@ impl Move {
 
     pub(super) async fn run(mut self, order: Order) -> Result<Box<Answer>, Failure> {
         let dry_run = order.request.dry_run;
-        let prepared = offering::prepare(&self.context, order).await?;
+        let prepared = offering::prepare(&self.context, order, self.number).await?;
         let session = self.session;
         let info = prepared.order.info.clone();
         let summary = self.context.ask(move |actor| actor.summary(&info)).await.map_err(stopping)?;
@@ -321,9 +322,7 @@ impl Move {
         let deadline = tokio::time::Instant::now() + limits::AGENT_ENDS;
         let mut told = false;
         loop {
-            let (key, owner) = (order.info.key.clone(), order.destination_name.clone());
-            let fenced = self.context.block(move |context| stop_and_raise(context, &key, owner));
-            match fenced.await.and_then(|fenced| fenced.ok_or(Stopping::Told)).map_err(stopping)? {
+            match self.stop_and_raise(order).await? {
                 // Whoever waits for the end of a turn waits for the end of its process too.
                 Err(PayloadError::Agent(AgentError::Live { .. }))
                     if order.request.wait && tokio::time::Instant::now() < deadline => {}
@@ -341,6 +340,29 @@ impl Move {
             if let Ok(Err(over)) = tokio::time::timeout(limits::TURN_POLL, self.until_frozen()).await {
                 return Err(over);
             }
+        }
+    }
+
+    /// Ends an idle agent process and raises the fence.
+    async fn stop_and_raise(&mut self, order: &Order) -> Result<Result<(), PayloadError>, Failure> {
+        let (key, session, number) = (order.info.key.clone(), order.session(), self.number);
+        let ended = self.context.block(move |context| stop_idle(context, &key)).await.map_err(stopping)?;
+        if ended.is_err() {
+            return Ok(ended);
+        }
+        let key = order.info.key.clone();
+        let tombstone = Tombstone {
+            owner: order.destination_name.clone(),
+            session: session.short(),
+            command: format!("cede cancel {}", session.short()),
+        };
+        let wanted = move |actor: &mut Actor| actor.is_leaving(session, number).then_some(tombstone);
+        let fenced =
+            self.context.fencing(key.agent, wanted, move |context, tombstone| raise(context, &key, &tombstone));
+        match fenced.await.map_err(stopping)? {
+            Some(fenced) => Ok(fenced),
+            // A move that ended meanwhile has its fence taken down behind it.
+            None => Err(self.pending_over().unwrap_or_else(|| stopping(Stopping::Told))),
         }
     }
 
@@ -559,7 +581,7 @@ impl Move {
                 actor.count_sent(session, all);
                 if show {
                     actor.report(Story::Going(session), Phase::Transferring, (bytes, total), round, "");
-                    actor.count_present(session, present);
+                    actor.count_present(Story::Going(session), present);
                 }
             })
             .await;
@@ -615,6 +637,7 @@ impl Move {
         loop {
             match tokio::time::timeout_at(deadline, self.next()).await {
                 Ok(Ok(LeavingEvent::Retired)) => return Ok(()),
+                Ok(Ok(LeavingEvent::Over(refusal, detail))) => return Err(self.over(refusal, &detail)),
                 Ok(Ok(_)) => {}
                 Ok(Err(failed)) => return Err(failed),
                 Err(_) => return Err(released()),
@@ -697,16 +720,6 @@ fn look(context: &Context, key: &SessionKey) -> Option<Quiet> {
     let head = adapter.capture(&key.native, &scratch).ok()?.head;
     let fenced = adapter.is_fenced(&key.native).ok()?;
     Some(Quiet { head, in_flight: !fenced })
-}
-
-/// Ends an idle agent process and raises the fence; `None` where the daemon stops. Blocks.
-fn stop_and_raise(context: &Context, key: &SessionKey, owner: String) -> Option<Result<(), PayloadError>> {
-    if let Err(error) = stop_idle(context, key) {
-        return Some(Err(error));
-    }
-    let command = format!("cede cancel {}", key.id().short());
-    // A move that ended meanwhile has its fence taken down behind it.
-    context.fencing(key.agent, |_| true, || raise(context, key, owner, command))
 }
 
 fn stop_idle(context: &Context, key: &SessionKey) -> Result<(), PayloadError> {

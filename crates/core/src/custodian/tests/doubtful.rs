@@ -23,7 +23,12 @@ fn agents_of_a_doubted_owner_are_held_still() {
     net.nodes[B].custodian.hold_still(session());
     net.drain(B);
     assert!(matches!(net.nodes[B].journal.last(), Some(Record::FenceRaised { .. })));
-    assert_eq!(net.nodes[B].custodian.to_hold_still(), [], "the fence is up");
+    net.crash(B);
+    assert_eq!(net.nodes[B].custodian.to_hold_still(), [session()], "the record comes before the fence");
+    let records = net.nodes[B].journal.len();
+    net.nodes[B].custodian.hold_still(session());
+    net.drain(B);
+    assert_eq!(net.nodes[B].journal.len(), records, "it is recorded once");
     assert_eq!(net.nodes[B].custodian.contested(session()), None);
 }
 
