@@ -152,6 +152,11 @@ impl Standing {
     pub fn first(&self) -> LetterId {
         self.kept.first.unwrap_or(self.kept.id)
     }
+
+    /// Of the inbox: whether somebody here may still deal with it.
+    fn waits(&self) -> bool {
+        self.passed_on.is_none() && !self.kept.state.is_some_and(LetterState::is_final)
+    }
 }
 
 impl Ledger {
@@ -314,17 +319,36 @@ impl Ledger {
     }
 
     /// Everything about a peer that is no member any more goes.
-    pub fn forget(&mut self, device: DeviceId) {
+    pub fn forget(&mut self, device: DeviceId, now: Now) {
         let outs: Vec<StreamKey> = keys(&self.outs, device);
         let ins: Vec<StreamKey> = keys(&self.ins, device);
         if outs.is_empty() && ins.is_empty() && !self.quarantined.contains(&device) {
             return;
         }
         self.persist(vec![LetterRecord::Forgotten { device }]);
-        self.drop_peer(device);
+        let back = self.drop_peer(device);
+        self.end_twins(back, now);
     }
 
-    fn drop_peer(&mut self, device: DeviceId) {
+    /// Letters wait here again. Of one that came back meanwhile by another device one copy waits and not two.
+    fn end_twins(&mut self, back: Vec<LetterId>, now: Now) {
+        let mut waiting: BTreeMap<(LetterId, Hash), usize> = BTreeMap::new();
+        for letter in self.inbox().filter(Standing::waits) {
+            *waiting.entry((letter.first(), letter.kept.facts.digest)).or_default() += 1;
+        }
+        for id in back {
+            let Some(letter) = self.received(id).filter(Standing::waits) else { continue };
+            let copies = waiting.entry((letter.first(), letter.kept.facts.digest)).or_default();
+            if *copies > 1 {
+                *copies -= 1;
+                self.end_got(vec![(id, LetterState::Duplicate)], now);
+            }
+        }
+    }
+
+    /// Letters that were passed on to it wait here again.
+    fn drop_peer(&mut self, device: DeviceId) -> Vec<LetterId> {
+        let mut back = Vec::new();
         self.linked.remove(&device);
         self.heard.retain(|key, _| key.0 != device);
         self.quarantined.remove(&device);
@@ -339,6 +363,7 @@ impl Ledger {
                     && let Some(entry) = self.in_entry(from)
                 {
                     entry.passed_on = None;
+                    back.push(from);
                 }
                 self.unneed(entry.kept.facts.digest);
             }
@@ -352,6 +377,7 @@ impl Ledger {
                 self.unneed(entry.kept.facts.digest);
             }
         }
+        back
     }
 
     fn in_entry(&mut self, id: LetterId) -> Option<&mut streams::Got> {

@@ -191,8 +191,9 @@ impl Actor {
     pub(crate) fn forget_letters_of_strangers(&mut self) {
         let strangers: Vec<DeviceId> =
             self.ledger.peers().into_iter().filter(|one| !self.peers.is_member(*one)).collect();
+        let now = self.context.clock.now();
         for stranger in strangers {
-            self.ledger.forget(stranger);
+            self.ledger.forget(stranger, now);
             self.end_watches_of(stranger);
         }
     }

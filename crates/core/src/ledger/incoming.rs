@@ -221,11 +221,15 @@ impl Ledger {
                 return LetterState::Refused(Refusal::NotGranted);
             }
             // It comes back to where it was once: then it went on from here, and is welcome. Other words under its name are no
-            // repetition: whoever passes them on could else keep the letter itself away.
-            let same = |letter: &super::Standing| letter.kept.facts.digest == kept.facts.digest;
-            let here =
-                self.inbox().any(|letter| letter.first() == first && letter.passed_on.is_none() && same(&letter));
-            if here {
+            // repetition: whoever passes them on could else keep the letter itself away. Nor is it one of what was a repetition
+            // itself: the letter that it repeated may have gone on since.
+            let is_here = |letter: super::Standing| {
+                letter.first() == first
+                    && letter.kept.facts.digest == kept.facts.digest
+                    && letter.passed_on.is_none()
+                    && letter.kept.state != Some(LetterState::Duplicate)
+            };
+            if self.inbox().any(is_here) {
                 return LetterState::Duplicate;
             }
         }

@@ -116,7 +116,7 @@ impl Ledger {
             LetterRecord::Quarantine { device, on: true } => drop(self.quarantined.insert(*device)),
             LetterRecord::Quarantine { device, on: false } => drop(self.quarantined.remove(device)),
             LetterRecord::Stream { through, above } => self.replay_stream(*through, above),
-            LetterRecord::Forgotten { device } => self.drop_peer(*device),
+            LetterRecord::Forgotten { device } => drop(self.drop_peer(*device)),
         }
     }
 

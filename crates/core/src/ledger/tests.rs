@@ -558,7 +558,7 @@ fn nothing_is_left_of_a_device_that_was_removed() {
     mesh.tell(LAPTOP, SERVER);
     mesh.tell(SERVER, LAPTOP);
     let other = mesh.tell(PHONE, LAPTOP);
-    mesh.at(LAPTOP).ledger.forget(SERVER);
+    mesh.forget(LAPTOP, SERVER);
     mesh.drain(LAPTOP);
     let gone = mesh.nodes[&LAPTOP].events.iter().filter(|event| matches!(event, LedgerEvent::Forget(_))).count();
     assert_eq!(gone, 2, "the words go too");

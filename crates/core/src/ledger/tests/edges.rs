@@ -1,6 +1,7 @@
 //! Bounds that are reached, words that come late or say nothing new, and what the ledger is asked.
 
 use super::*;
+use crate::ledger::Standing;
 use crate::ledger::output::Gap;
 
 /// A letter of this many bytes, whose words nobody else has.
@@ -293,17 +294,73 @@ fn what_was_passed_on_waits_again_when_the_device_that_has_it_is_removed() {
     mesh.at(SERVER).ledger.pass_on(SESSION, PHONE, now);
     mesh.settle();
     assert_eq!(mesh.inbox(SERVER), []);
-    mesh.at(SERVER).ledger.forget(PHONE);
+    mesh.forget(SERVER, PHONE);
     mesh.drain(SERVER);
     assert_eq!(mesh.inbox(SERVER), [id]);
     assert_eq!(forgets(&mesh, SERVER), 0, "the words of the letter are still needed");
-    mesh.at(SERVER).ledger.forget(LAPTOP);
+    mesh.forget(SERVER, LAPTOP);
     mesh.drain(SERVER);
     assert_eq!((mesh.inbox(SERVER).len(), forgets(&mesh, SERVER)), (0, 1));
     let before = mesh.nodes[&SERVER].disk.len();
-    mesh.at(SERVER).ledger.forget(LAPTOP);
+    mesh.forget(SERVER, LAPTOP);
     mesh.drain(SERVER);
     assert_eq!(mesh.nodes[&SERVER].disk.len(), before, "of whom nothing is known nothing is forgotten");
+}
+
+/// A session went round; the device in its middle is removed, so that its letter waits twice where it began.
+///
+/// Shows: M-10, M-15
+#[test]
+fn letter_that_came_round_waits_once_and_follows_its_session_however_often_it_was_doubled() {
+    let mut mesh = Mesh::new(&[LAPTOP, SERVER, PHONE]);
+    let told = mesh.tell_for(SERVER, LAPTOP, Some(SESSION));
+    let goes = |mesh: &mut Mesh, from, to| {
+        let now = mesh.now;
+        mesh.at(from).ledger.pass_on(SESSION, to, now);
+        mesh.settle();
+    };
+    let waits = |mesh: &Mesh, device| -> Vec<LetterId> {
+        mesh.nodes[&device].ledger.inbox().filter(Standing::waits).map(|letter| letter.first()).collect()
+    };
+    for (from, to) in [(LAPTOP, PHONE), (PHONE, SERVER), (SERVER, LAPTOP)] {
+        goes(&mut mesh, from, to);
+    }
+    for device in [LAPTOP, SERVER] {
+        mesh.forget(device, PHONE);
+    }
+    mesh.settle();
+    assert_eq!((waits(&mesh, LAPTOP), waits(&mesh, SERVER)), (vec![told], vec![]));
+    for _ in 0..3 {
+        goes(&mut mesh, LAPTOP, SERVER);
+        assert_eq!((waits(&mesh, LAPTOP), waits(&mesh, SERVER)), (vec![], vec![told]));
+        goes(&mut mesh, SERVER, LAPTOP);
+        assert_eq!((waits(&mesh, LAPTOP), waits(&mesh, SERVER)), (vec![told], vec![]));
+    }
+    mesh.restart(LAPTOP);
+    assert_eq!(waits(&mesh, LAPTOP), [told]);
+}
+
+/// A copy that was a repetition once is no reason to call the letter one.
+///
+/// Shows: M-10
+#[test]
+fn repetition_of_a_letter_that_went_on_since_keeps_it_from_nothing() {
+    let mut mesh = Mesh::new(&[LAPTOP, SERVER, PHONE]);
+    let told = mesh.tell_for(LAPTOP, SERVER, Some(SESSION));
+    let before = mesh.nodes[&SERVER].disk.clone();
+    let now = mesh.now;
+    mesh.at(SERVER).ledger.pass_on(SESSION, PHONE, now);
+    mesh.settle();
+    // The server forgets that it did, and that is noticed: the phone has it twice.
+    let doubted: Vec<Record> = before.into_iter().chain([Record::Doubted { why: Doubt::RolledBack }]).collect();
+    mesh.restart_from(SERVER, doubted);
+    mesh.at(SERVER).ledger.begin(Incarnation::new([9; 16]), None);
+    for (from, to) in [(SERVER, PHONE), (PHONE, LAPTOP), (LAPTOP, PHONE)] {
+        mesh.at(from).ledger.pass_on(SESSION, to, now);
+        mesh.settle();
+    }
+    let open = mesh.nodes[&PHONE].ledger.inbox().filter(Standing::waits);
+    assert_eq!(open.map(|letter| letter.first()).collect::<Vec<_>>(), [told]);
 }
 
 /// Shows: M-11, M-15
@@ -317,7 +374,7 @@ fn gaps_and_closed_doors_of_a_device_that_was_removed_go_with_it() {
     let (one, other) = (mesh.letter(2), mesh.letter(2));
     mesh.hand(LAPTOP, SERVER, &frame(vec![one, other]));
     assert!(mesh.nodes[&SERVER].ledger.is_quarantined(LAPTOP));
-    mesh.at(SERVER).ledger.forget(LAPTOP);
+    mesh.forget(SERVER, LAPTOP);
     mesh.drain(SERVER);
     assert!(!mesh.nodes[&SERVER].ledger.is_quarantined(LAPTOP));
     let left: Vec<DeviceId> = mesh.nodes[&SERVER].ledger.gaps().map(|gap| gap.from.origin).collect();

@@ -80,6 +80,12 @@ impl Mesh {
         }
     }
 
+    /// A device removes another one.
+    pub(super) fn forget(&mut self, device: DeviceId, removed: DeviceId) {
+        let now = self.now;
+        self.at(device).ledger.forget(removed, now);
+    }
+
     /// Everything that is said arrives, until nobody says more.
     pub(super) fn settle(&mut self) {
         loop {
