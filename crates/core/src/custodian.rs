@@ -130,7 +130,8 @@ struct Asked {
 #[derive(Debug, Clone)]
 struct Unclaimed {
     release: Release,
-    links: Vec<Signed<Custody>>,
+    /// The whole chain, of which this release is the last record.
+    chain: Chain,
 }
 
 /// What a session is to this device, in words that getters give.

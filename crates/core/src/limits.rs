@@ -70,8 +70,8 @@ pub const VOTES: Duration = Duration::from_secs(20);
 /// device that is lost with all its sessions has fewer.
 pub const STRANGE_VOTES: usize = 1_024;
 
-/// Sessions that a device keeps, in doubt or because a release of them waited here, whose chains name it as an owner that was
-/// and hold nothing that it signed: a peer can make them up. A device that lost its journal had fewer.
+/// Sessions that a device keeps, in doubt or because a release of them waited here, and of which it signed nothing: a peer can
+/// make them up. A device that lost its journal had fewer.
 pub const NAMED: usize = 1_024;
 
 /// How far a generation may be from the one that is known: forced take-overs that came to nothing in between. A peer could

@@ -8,7 +8,7 @@ use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
 
 use super::offered::Unmergeable;
-use super::{Custodian, Role, Session, Unclaimed};
+use super::{Custodian, Role, Session};
 use crate::chain::{Chain, verified};
 use crate::limits;
 use crate::output::Event;
@@ -114,10 +114,10 @@ impl Custodian {
             return;
         };
         let state = self.sessions.get(&session);
-        let waits = |state: &Session| state.voted.is_some() || state.unclaimed.is_some() && self.has_room_for_named();
-        let known = state.is_some_and(|state| state.chain.is_some() || waits(state));
+        let voted = |state: &Session| state.voted.is_some() && state.unclaimed.is_none();
+        let known = state.is_some_and(|state| state.chain.is_some() || voted(state));
         let chain = state.and_then(|state| state.chain.as_ref());
-        // Where nothing but a vote or a release that waits is known, what was told is still to be kept.
+        // Where nothing but a vote is known, what was told is still to be kept.
         let told = self.told.get(&from).filter(|told| told.session() == session && known == chain.is_some());
         let heard = |before: &Chain| links.iter().all(|link| before.contains(&link.hash()));
         // What was told before the doubt may be to be kept in it.
@@ -129,7 +129,7 @@ impl Custodian {
             return self.begin_anew(from, session, links);
         };
         match self.weigh(session, &chain, proved) {
-            Ok(new) if known || self.concerns(&chain) => {
+            Ok(new) if known || self.concerns(&chain) || self.ends_what_waits(&chain) => {
                 let head = chain.head();
                 self.take_custody(session, chain, new);
                 // A release that waits for a claim is not learned: it would be told again and again.
@@ -193,24 +193,41 @@ impl Custodian {
     fn concerns(&self, chain: &Chain) -> bool {
         let me = self.me();
         let in_doubt = || self.trust != super::Trust::Whole && chain.owned_by(me) && self.has_room_for_named();
-        chain.owner() == me || signs(chain, me) || in_doubt()
+        had(chain, me) || in_doubt()
+    }
+
+    /// Whether a chain is to be kept because a release that waits for a claim must not be claimed any more.
+    fn ends_what_waits(&self, chain: &Chain) -> bool {
+        let waiting = self.sessions.get(&chain.session()).and_then(|state| state.unclaimed.as_ref());
+        waiting.is_some_and(|waiting| self.passes(&waiting.chain, chain)) && self.has_room_for_named()
     }
 
     /// Whether one more session may be kept that this device had by the word of others alone.
     pub(super) fn has_room_for_named(&self) -> bool {
         let me = self.me();
-        let named = |chain: &Chain| chain.owner() != me && chain.owned_by(me) && !signs(chain, me);
-        self.count(|state| state.chain.as_ref().is_some_and(named)) < limits::NAMED
+        // Those that it voted in and never had have a limit of their own.
+        let named = |state: &Session, chain: &Chain| chain.owned_by(me) || state.voted.is_none();
+        let counts =
+            |state: &Session| state.chain.as_ref().filter(|chain| !had(chain, me)).map(|chain| named(state, chain));
+        self.count(|state| counts(state) == Some(true)) < limits::NAMED
     }
 
-    /// A release that waits is not claimed any more where the session went on from there.
+    /// Whether the session went on from where a chain ends, or was seized from an owner before that: by no word that says
+    /// less than this may a peer end what waits for a claim.
+    pub(super) fn passes(&self, before: &Chain, later: &Chain) -> bool {
+        if later.contains(&before.head()) {
+            return later.head() != before.head();
+        }
+        let seized = before.shared_with(later) > 0 && before.judge(later).is_ok();
+        seized && self.decided_alone(later, before.members()).is_none()
+    }
+
+    /// A release that waits is not claimed any more where the session went on.
     pub(super) fn pass_unclaimed(&mut self, chain: &Chain) {
-        let passed = |unclaimed: &mut Unclaimed| {
-            let head = unclaimed.links.last().map(Signed::hash);
-            head.is_some_and(|head| chain.contains(&head) && chain.head() != head)
-        };
         let session = chain.session();
-        if self.sessions.get_mut(&session).is_some_and(|state| state.unclaimed.take_if(passed).is_some()) {
+        let waiting = self.sessions.get(&session).and_then(|state| state.unclaimed.as_ref());
+        if waiting.is_some_and(|waiting| self.passes(&waiting.chain, chain)) {
+            self.session(session).unclaimed = None;
             self.forget_empty(session);
         }
     }
@@ -291,6 +308,11 @@ impl Custodian {
         self.tell(Event::Doubted(why));
         self.ask_again();
     }
+}
+
+/// Whether a device has a session, or had it by its own word: whom else a chain names its maker chooses.
+pub(super) fn had(chain: &Chain, device: DeviceId) -> bool {
+    chain.owner() == device || signs(chain, device)
 }
 
 /// Whether a chain holds a record that `device` signed.

@@ -57,7 +57,7 @@ impl Custodian {
             return;
         }
         // What came after it may have been told before it.
-        let later = |told: &&Chain| told.contains(&chain.head()) && told.head() != chain.head();
+        let later = |told: &&Chain| told.session() == session && self.passes(&chain, told);
         if !self.has_chain(session)
             && let Some(later) = self.told.values().find(later)
         {
@@ -69,8 +69,7 @@ impl Custodian {
         }
         let waiting = self.sessions.get(&session).is_some_and(|state| state.unclaimed.is_some());
         if waiting || self.count(|state| state.unclaimed.is_some()) < limits::UNCLAIMED {
-            let links = chain.newest(new).to_vec();
-            self.session(session).unclaimed = Some(Unclaimed { release, links });
+            self.session(session).unclaimed = Some(Unclaimed { release, chain });
         }
     }
 
@@ -88,7 +87,7 @@ impl Custodian {
         let state = self.sessions.get_mut(&session).ok_or(Refusal::Expired)?;
         let wanted = |unclaimed: &mut Unclaimed| unclaimed.release.handoff == handoff;
         let unclaimed = state.unclaimed.take_if(wanted).ok_or(Refusal::Expired)?;
-        let (chain, new) = self.merged_chain(None, session, &unclaimed.links).map_err(|_| Refusal::Expired)?;
+        let (chain, new) = self.merged_chain(None, session, unclaimed.chain.links()).map_err(|_| Refusal::Expired)?;
         if new == 0 || chain.owner() != self.me() {
             return Err(Refusal::Expired);
         }

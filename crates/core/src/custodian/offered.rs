@@ -186,7 +186,7 @@ impl Custodian {
 
     /// The seize of the last generation of a chain, where one device decided it alone under a log of so few that it could, and
     /// other records show that there were more. Which came first nobody can say. Source: SPEC H-33.
-    fn decided_alone(&self, chain: &Chain, members: u64) -> Option<Box<Signed<Custody>>> {
+    pub(super) fn decided_alone(&self, chain: &Chain, members: u64) -> Option<Box<Signed<Custody>>> {
         let (link, seize) = chain.seize_of(chain.token().generation)?;
         let owner = chain.owner_at(&seize.prev)?;
         let alone = seize.votes.is_empty() && seize.members < members;

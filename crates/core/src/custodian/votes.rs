@@ -7,6 +7,7 @@ use cede_wire::message::PeerMessage;
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 
+use super::gossip::had;
 use super::offered::{No, Unmergeable};
 use super::{Custodian, Role, Session};
 use crate::chain::Chain;
@@ -115,11 +116,11 @@ impl Custodian {
         if asks.generation > known.saturating_add(limits::GENERATIONS_AHEAD) {
             return Err((Refusal::Protocol, "the generation is far from the next one"));
         }
-        // A chain is kept where a vote was given, so a session stays strange when its chain is known.
+        // A chain is kept where a vote was given, so a session stays strange when its chain is known, whomever that names.
         let me = self.me();
-        let had = |state: &Session| state.chain.as_ref().is_some_and(|chain| chain.owned_by(me));
-        let strange = self.count(|state| state.voted.is_some() && !had(state));
-        let known = self.sessions.get(&asks.session).is_some_and(|s| s.chain.is_some() || s.voted.is_some());
+        let known = |state: &Session| state.chain.as_ref().is_some_and(|chain| had(chain, me));
+        let strange = self.count(|state| state.voted.is_some() && !known(state));
+        let known = self.sessions.get(&asks.session).is_some_and(|state| state.voted.is_some() || known(state));
         if !known && strange >= limits::STRANGE_VOTES {
             return Err((Refusal::Busy, "too many votes for sessions that are not known here"));
         }

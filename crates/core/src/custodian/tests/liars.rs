@@ -333,6 +333,88 @@ fn releases_that_wait_and_were_passed_fill_no_journal() {
     }
 }
 
+/// Shows: H-3, H-15
+#[test]
+fn beginning_of_what_waits_for_a_claim_fills_no_journal_and_drops_no_release() {
+    let mut net = Net::three();
+    net.know_all();
+    let c = net.nodes[C].local.clone();
+    let keys: Vec<SessionKey> = (0..limits::UNCLAIMED + 10).map(|n| named(&format!("s{n}"))).collect();
+    for key in &keys {
+        let PeerMessage::Custody(links) = made_up(&net, key) else { panic!("no chain") };
+        let first = vec![links[0].clone()];
+        net.deliver(B, A, &PeerMessage::Release { certificate: links[1].clone(), chain: first.clone() });
+        net.deliver(B, A, &PeerMessage::Custody(first));
+        net.deliver(C, A, &PeerMessage::Custody(vec![genesis(&c, key)]));
+    }
+    let (custodian, handoff) = (&mut net.nodes[A].custodian, HandoffId::new([200; 16]));
+    assert_eq!((custodian.sessions.len(), custodian.unclaimed().count()), (limits::UNCLAIMED, limits::UNCLAIMED));
+    assert_eq!(
+        custodian.claim(keys[0].id(), handoff),
+        Ok(()),
+        "whose release it is lost it to whom it does not concern"
+    );
+    assert_eq!(net.nodes[A].journal, [], "a letter is written down");
+}
+
+/// A seize of the session of [`key`] from its first owner, with the votes of two others.
+fn voted_for(net: &Net, first: &Signed<Custody>) -> Signed<Custody> {
+    let (by, prev) = (&net.nodes[C].local, first.hash());
+    let vote = |voter: &LocalDevice| {
+        let (session, to, voter_id) = (session(), by.device(), voter.device());
+        let vote = SeizeVote { mesh: mesh(), session, generation: 1, members: 5, prev, to, voter: voter_id };
+        voter.sign(&vote).unwrap()
+    };
+    let mut voters = [3, 4].map(|node| net.nodes[node].local.clone());
+    voters.sort_by_key(|voter| voter.device());
+    let votes = voters.iter().map(|voter| vote(voter)).collect();
+    let seize = Seize { members: 5, votes, ..seize_of(by, first, FencingToken::FIRST) };
+    by.sign(&Custody::Seize(seize)).unwrap()
+}
+
+/// Shows: H-15, H-32
+#[test]
+fn release_that_waits_is_not_claimed_once_a_seize_that_passed_it_was_told() {
+    for told_first in [false, true] {
+        let mut net = Net::new(5);
+        net.heal();
+        let b = net.nodes[B].local.clone();
+        let first = genesis(&b, &key());
+        let to_a = b.sign(&Custody::Release(release(&b, net.id(A), &first, 0))).unwrap();
+        let seized = PeerMessage::Custody(vec![first.clone(), voted_for(&net, &first)]);
+        let released = PeerMessage::Release { certificate: to_a, chain: vec![first] };
+        let mut messages = [(B, released), (C, seized)];
+        if told_first {
+            messages.reverse();
+        }
+        for (from, message) in &messages {
+            net.deliver(*from, A, message);
+        }
+        let handoff = HandoffId::new([200; 16]);
+        assert_eq!(net.nodes[A].custodian.claim(session(), handoff), Err(Refusal::Expired), "two devices act");
+        assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(C))));
+        assert_eq!(net.after_crash(A), net.standing(A));
+    }
+}
+
+/// Shows: H-3, H-31
+#[test]
+#[cfg_attr(miri, ignore = "thousands of signatures take the interpreter hours")]
+fn votes_for_what_others_name_fill_no_journal() {
+    let mut net = Net::three();
+    net.know_all();
+    let most = limits::STRANGE_VOTES.max(limits::NAMED);
+    for n in 0..most + 10 {
+        let key = named(&format!("s{n}"));
+        let chain = made_up(&net, &key);
+        let PeerMessage::Custody(links) = &chain else { panic!("no chain") };
+        let first = vec![links[0].clone()];
+        let query = PeerMessage::SeizeQuery { session: key.id(), generation: 1, members: 3, chain: first };
+        [query, chain].iter().for_each(|message| net.deliver(B, A, message));
+    }
+    assert_eq!(net.nodes[A].custodian.sessions.len(), most);
+}
+
 /// Shows: H-3, H-26
 #[test]
 fn what_was_told_before_a_doubt_is_kept_in_it() {
