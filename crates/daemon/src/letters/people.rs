@@ -40,10 +40,7 @@ impl Actor {
             true => self.ledger.outbox().filter(listed).collect(),
             false => self.ledger.inbox().filter(listed).collect(),
         };
-        letters.sort_by_key(|letter| core::cmp::Reverse((letter.kept.at_unix_ms, letter.kept.id)));
-        // One that went on with its session stands here once for each time that it came by.
-        let mut seen = BTreeSet::new();
-        letters.retain(|letter| seen.insert((letter.first(), letter.kept.facts.digest)));
+        each_once(&mut letters, sent);
         let more = letters.len().saturating_sub(limits::LETTERS_LISTED) as u64;
         letters.truncate(limits::LETTERS_LISTED);
         let notes = self.letter_notes();
@@ -307,6 +304,20 @@ async fn read(context: &Context, letter: Standing, came: bool, replies: Replies)
     replies.settle(shown.await.unwrap_or_else(|stops| Err(stopping(stops))));
 }
 
+/// Newest first, and of a letter that stands here once for each time that it came by one row: the one that somebody may still
+/// deal with, else the newest that says what became of it.
+fn each_once(letters: &mut Vec<Standing>, sent: bool) {
+    let newest = |letter: &Standing| core::cmp::Reverse((letter.kept.at_unix_ms, letter.kept.id));
+    let waits = |letter: &Standing| {
+        !sent && letter.passed_on.is_none() && !letter.kept.state.is_some_and(LetterState::is_final)
+    };
+    let rank = |letter: &Standing| (letter.kept.state == Some(LetterState::Duplicate), !waits(letter));
+    letters.sort_by_key(|letter| (rank(letter), newest(letter)));
+    let mut seen = BTreeSet::new();
+    letters.retain(|letter| seen.insert((letter.first(), letter.kept.facts.digest)));
+    letters.sort_by_key(newest);
+}
+
 /// The words of a message. An answer to a task that has none, as of one that was refused, is said in words of ours, with what
 /// the device there adds.
 pub(super) fn said(letter: &Letter) -> String {
@@ -370,3 +381,63 @@ fn not_marked(error: &MarkError) -> Failure {
 }
 
 const NOT_MARKED: &str = "the message is as it was";
+
+#[cfg(test)]
+mod tests {
+    use cede_wire::id::{DeviceId, Incarnation};
+    use cede_wire::letter::{KeptLetter, LetterFacts};
+
+    use super::*;
+
+    /// One letter, as it came by the hand of a device.
+    fn came(by: u8, at_unix_ms: u64, state: LetterState) -> Standing {
+        let id = |origin, seq| LetterId {
+            origin: DeviceId::new([origin; 32]),
+            incarnation: Incarnation::new([1; 16]),
+            stream: DeviceId::new([9; 32]),
+            seq,
+        };
+        let facts = LetterFacts {
+            digest: Hash::of(b"words"),
+            bytes: 5,
+            session: None,
+            in_reply_to: None,
+            conversation: None,
+            hops: 0,
+            told_unix_ms: 1,
+        };
+        let (first, state) = (Some(id(1, 1)), Some(state));
+        let kept = KeptLetter { id: id(by, at_unix_ms), first, facts, expires_in_ms: 1, at_unix_ms, state };
+        Standing { kept, passed_on: None, attempts: 0, overdue: false }
+    }
+
+    fn listed(mut letters: Vec<Standing>) -> Vec<u64> {
+        each_once(&mut letters, false);
+        letters.iter().map(|letter| letter.kept.at_unix_ms).collect()
+    }
+
+    /// Shows: M-10
+    #[test]
+    fn letter_that_two_devices_passed_on_is_listed_as_the_one_that_waits() {
+        let (waits, duplicate) = (came(2, 1, LetterState::Received), came(3, 2, LetterState::Duplicate));
+        assert_eq!(listed(vec![waits, duplicate]), [1]);
+        assert_eq!(listed(vec![duplicate, waits]), [1]);
+        assert_eq!(listed(vec![duplicate]), [2]);
+        assert_eq!(listed(vec![came(2, 1, LetterState::Acted), duplicate]), [1], "how it ended here is what counts");
+    }
+
+    /// Shows: M-10
+    #[test]
+    fn letter_that_came_by_twice_is_listed_as_it_is_now() {
+        let went_on = Standing {
+            passed_on: Some(came(2, 1, LetterState::Received).kept.id),
+            ..came(2, 1, LetterState::Received)
+        };
+        assert_eq!(listed(vec![went_on, came(3, 2, LetterState::Acted)]), [2]);
+        assert_eq!(listed(vec![came(3, 2, LetterState::Received), went_on]), [2]);
+        let other = came(2, 7, LetterState::Received);
+        let facts = LetterFacts { digest: Hash::of(b"other"), ..other.kept.facts };
+        let other = Standing { kept: KeptLetter { facts, ..other.kept }, ..other };
+        assert_eq!(listed(vec![went_on, other]), [7, 1]);
+    }
+}
