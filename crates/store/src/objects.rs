@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use cede_wire::id::Hash;
 
@@ -52,6 +53,9 @@ pub struct Objects {
     dir: PathBuf,
     next: AtomicU64,
     count: AtomicU64,
+    /// Held from the first name that a call gives until the directory is flushed, or the names are gone again: whoever holds it
+    /// sees durable objects only.
+    naming: Mutex<()>,
     _claim: Claim,
 }
 
@@ -83,7 +87,7 @@ impl Objects {
                 count += 1;
             }
         }
-        Ok(Self { dir, next: AtomicU64::new(0), count: AtomicU64::new(count), _claim: claim })
+        Ok(Self { dir, next: AtomicU64::new(0), count: AtomicU64::new(count), naming: Mutex::new(()), _claim: claim })
     }
 
     /// Stores bytes. They are durable when this returns.
@@ -92,12 +96,7 @@ impl Objects {
     /// [`ObjectError`]; nothing was kept.
     pub fn put(&self, bytes: &[u8]) -> Result<Hash, ObjectError> {
         let hash = Hash::of(bytes);
-        if !self.contains(&hash) {
-            return self.put_from(bytes);
-        }
-        // Another thread may have given it its name and be about to flush the directory.
-        disk::sync_dir(&self.dir)?;
-        Ok(hash)
+        if self.holds(&hash) { Ok(hash) } else { self.put_from(bytes) }
     }
 
     /// Stores many, with few flushes. All of them are durable when this returns.
@@ -106,7 +105,11 @@ impl Objects {
     /// [`ObjectError`]; of those that were not there none was kept.
     pub fn put_all(&self, all: &[Vec<u8>]) -> Result<(), ObjectError> {
         let wanted: BTreeMap<Hash, &Vec<u8>> = all.iter().map(|bytes| (Hash::of(bytes), bytes)).collect();
-        let missing: Vec<(Hash, &Vec<u8>)> = wanted.into_iter().filter(|(hash, _)| !self.contains(hash)).collect();
+        let missing = wanted.into_iter().filter(|(hash, _)| !self.holds(hash)).collect();
+        self.put_missing(missing)
+    }
+
+    fn put_missing(&self, missing: Vec<(Hash, &Vec<u8>)>) -> Result<(), ObjectError> {
         if missing.iter().any(|(_, bytes)| bytes.len() as u64 > OBJECT_BYTES) {
             return Err(ObjectError::TooLong);
         }
@@ -119,15 +122,12 @@ impl Objects {
         let places: Vec<(PathBuf, PathBuf)> = new.zip(missing.iter().map(|(hash, _)| self.file(hash))).collect();
         let stored = self.store_all(&missing, &places);
         if stored.is_err() {
-            // What failed first is what is told. An object that is there is a durable one.
-            for (new, file) in &places {
+            // What failed first is what is told.
+            for (new, _) in &places {
                 let _ = disk::remove_file(new);
-                let _ = disk::remove_file(file);
             }
-            return stored;
         }
-        self.count.fetch_add(count, Ordering::Relaxed);
-        Ok(())
+        stored
     }
 
     fn store_all(&self, all: &[(Hash, &Vec<u8>)], places: &[(PathBuf, PathBuf)]) -> Result<(), ObjectError> {
@@ -141,10 +141,38 @@ impl Objects {
         if all.len() >= limits::OBJECTS_FLUSHED_TOGETHER {
             disk::sync_file_system(&self.dir)?;
         }
-        for (new, file) in places {
+        Ok(self.give_names(places)?)
+    }
+
+    /// Each file gets its name, durably, or none of those that had no object does. One that another call put there meanwhile
+    /// is that call's.
+    fn give_names(&self, places: &[(PathBuf, PathBuf)]) -> Result<(), DiskFault> {
+        let _alone = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = Vec::new();
+        let mut name = |(new, file): &(PathBuf, PathBuf)| {
+            let known = file.exists();
             disk::rename(new, file)?;
+            if !known {
+                fresh.push(file.clone());
+            }
+            Ok::<(), DiskFault>(())
+        };
+        let named = places.iter().try_for_each(&mut name).and_then(|()| disk::sync_dir(&self.dir));
+        if named.is_err() {
+            // An object that is there is a durable one.
+            for file in &fresh {
+                let _ = disk::remove_file(file);
+            }
+            return named;
         }
-        Ok(disk::sync_dir(&self.dir)?)
+        self.count.fetch_add(fresh.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether an object is there to stay: one that another call is about to name may come to nothing.
+    fn holds(&self, hash: &Hash) -> bool {
+        let _none_is_named = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        self.contains(hash)
     }
 
     /// Stores what a reader gives, without holding it in memory. It is durable when this returns.
@@ -169,16 +197,7 @@ impl Objects {
         let mut file = disk::create_file(new)?;
         let hash = copy(source, &mut file)?;
         file.sync_all().map_err(while_doing("flush an object"))?;
-        let known = self.contains(&hash);
-        disk::rename(new, &self.file(&hash))?;
-        if let Err(fault) = disk::sync_dir(&self.dir) {
-            // An object that is there is a durable one.
-            let _ = disk::remove_file(&self.file(&hash));
-            return Err(fault.into());
-        }
-        if !known {
-            self.count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.give_names(&[(new.to_owned(), self.file(&hash))])?;
         Ok(hash)
     }
 

@@ -106,6 +106,33 @@ fn many_objects_are_stored_at_once_or_none_of_them() {
     assert!(!objects.contains(&Hash::of(b"new")));
 }
 
+/// Shows: J-11, M-1
+#[test]
+fn object_that_another_call_put_meanwhile_stays_when_this_one_fails() {
+    let lab = Lab::new();
+    let objects = lab.objects();
+    let all: Vec<Vec<u8>> = (0..8_u8).map(|n| vec![n]).collect();
+    for broken in &all {
+        let missing: Vec<(Hash, &Vec<u8>)> = all.iter().map(|bytes| (Hash::of(bytes), bytes)).collect();
+        let kept: Vec<Hash> = all.iter().filter(|one| *one != broken).map(|one| objects.put(one).unwrap()).collect();
+        let in_the_way = objects.file(&Hash::of(broken));
+        fs::create_dir(&in_the_way).unwrap();
+        assert!(objects.put_missing(missing).is_err());
+        assert!(kept.iter().all(|hash| matches!(objects.get(hash), Ok(Some(_)))), "a kept letter lost its words");
+        assert_eq!(objects.count.load(Ordering::Relaxed), kept.len() as u64);
+        fs::remove_dir(&in_the_way).unwrap();
+        assert_eq!(lab.files(), kept.len());
+        assert_eq!(objects.retain(&BTreeSet::new()), Ok(kept.len()));
+    }
+    let mut first: Vec<(Hash, &Vec<u8>)> = all.iter().map(|bytes| (Hash::of(bytes), bytes)).collect();
+    first.sort();
+    let in_the_way = objects.file(&first[7].0);
+    fs::create_dir(&in_the_way).unwrap();
+    assert!(objects.put_missing(first).is_err());
+    fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!((lab.files(), objects.count.load(Ordering::Relaxed)), (0, 0), "what this call named itself goes");
+}
+
 #[test]
 fn many_objects_on_a_full_disk_leave_nothing() {
     let Some(tmpfs) = Tmpfs::of_size("1m") else { return };
