@@ -194,7 +194,9 @@ pub struct Custodian {
     doubt: Option<Doubt>,
     /// Whether the word of every other device suffices to end the doubt.
     peers_suffice: bool,
-    /// Devices from which something was learned since they were last asked what they know.
+    /// Devices that were asked what they know, and have not answered.
+    asked: BTreeSet<DeviceId>,
+    /// Devices that are asked again once they answered: something was learned since they were asked.
     learned: BTreeSet<DeviceId>,
     /// Devices that said in this run that they know no more than this one.
     vouched: BTreeSet<DeviceId>,

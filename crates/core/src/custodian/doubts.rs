@@ -135,6 +135,7 @@ impl Custodian {
     /// A device says of which sessions it knows no more than this one. When every other one has said so of all of them, the
     /// records are the newest.
     pub(super) fn handle_custody_answer(&mut self, from: DeviceId, known: &[KnownCustody]) {
+        self.asked.remove(&from);
         // What was learned from this answer may not have been all.
         if self.learned.remove(&from) {
             self.ask_custody(from);

@@ -25,6 +25,7 @@ impl Custodian {
             self.sessions.iter().partition(|(_, state)| !matches!(state.role, Role::Bystander));
         at_stake.extend(others);
         let known: Vec<KnownCustody> = at_stake.into_iter().filter_map(known).take(most).collect();
+        self.asked.insert(device);
         self.send(device, PeerMessage::CustodyQuery(known));
     }
 
@@ -64,11 +65,17 @@ impl Custodian {
         }
     }
 
-    /// In doubt every device is asked again once this one knows more.
+    /// In doubt every device is asked again once this one knows more: one that has not answered yet after its answer, which
+    /// may teach more still.
     pub(super) fn ask_again(&mut self) {
-        if self.doubt.is_some() {
-            self.vouched.clear();
-            for device in self.links.clone() {
+        if self.doubt.is_none() {
+            return;
+        }
+        self.vouched.clear();
+        for device in self.links.clone() {
+            if self.asked.contains(&device) {
+                self.learned.insert(device);
+            } else {
                 self.ask_custody(device);
             }
         }

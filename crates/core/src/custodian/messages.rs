@@ -172,5 +172,7 @@ impl Custodian {
     pub fn link_down(&mut self, device: DeviceId) {
         self.links.remove(&device);
         self.told.remove(&device);
+        self.asked.remove(&device);
+        self.learned.remove(&device);
     }
 }

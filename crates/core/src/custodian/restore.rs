@@ -70,6 +70,7 @@ impl Custodian {
             trust,
             doubt: None,
             peers_suffice: false,
+            asked: BTreeSet::new(),
             learned: BTreeSet::new(),
             vouched: BTreeSet::new(),
             confirmed: BTreeSet::new(),

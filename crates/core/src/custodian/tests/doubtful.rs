@@ -257,3 +257,39 @@ fn doubt_ends_by_the_word_of_enrolled_devices_that_know_the_same() {
     net.deliver(C, A, &PeerMessage::CustodyAnswer(vec![same]));
     net.only_owner(A, &[1, 2]);
 }
+
+/// Shows: H-26, H-28
+#[test]
+fn device_in_doubt_asks_each_of_the_others_once_at_a_time() {
+    const SESSIONS: usize = 100;
+    let mut net = Net::three();
+    for n in 1..=u8::try_from(SESSIONS).unwrap() {
+        let (to, now, terms) = (net.id(B), net.now, terms(head(&[])));
+        net.nodes[A].custodian.offer(&named(&format!("s{n}")), to, HandoffId::new([n; 16]), terms, now).unwrap();
+        net.drain(A);
+        net.run();
+    }
+    net.nodes[A].journal = vec![Record::Doubted { why: cede_wire::record::Doubt::RolledBack }];
+    net.crash(A);
+    net.sent.clear();
+    for peer in [B, C] {
+        for (node, peer) in [(A, peer), (peer, A)] {
+            let (peer, now) = (net.id(peer), net.now);
+            net.nodes[node].custodian.link_up(peer, now);
+            net.drain(node);
+        }
+    }
+    let (mut questions, mut known) = (0, BTreeMap::new());
+    while let Some(Mail { from, to, message }) = net.mail.front() {
+        if let (&A, PeerMessage::CustodyQuery(asked)) = (from, message) {
+            questions += 1;
+            known.insert(*to, asked.len());
+        }
+        net.step();
+    }
+    assert_eq!(net.nodes[A].custodian.sessions.len(), SESSIONS);
+    assert_eq!(known, BTreeMap::from([(B, SESSIONS), (C, SESSIONS)]), "each is asked again once more is known");
+    let chains = net.sent.iter().filter(|(from, message)| *from == B && matches!(message, PeerMessage::Custody(_)));
+    assert_eq!(chains.count(), SESSIONS);
+    assert!(questions < 20 + SESSIONS, "{questions}");
+}
