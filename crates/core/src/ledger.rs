@@ -116,8 +116,11 @@ pub enum TellError {
     #[error("the message went on with its session")]
     PassedOn(DeviceId),
     /// Caller: the conversation is as long as one may be.
-    #[error("the conversation has {0} replies already")]
+    #[error("one reply followed another {0} times already")]
     Exhausted(u32),
+    /// Caller: this device has answered in the conversation as often as it may.
+    #[error("this device has sent {0} replies in this conversation already")]
+    Answered(usize),
 }
 
 /// Why a letter was not marked. Nothing changed.
@@ -300,8 +303,12 @@ impl Ledger {
         let mine = self
             .outbox()
             .filter(|letter| letter.kept.first.is_none() && letter.kept.facts.conversation == Some(conversation));
-        if hops > limits::CONVERSATION_HOPS || mine.count() >= limits::CONVERSATION_REPLIES {
+        if hops > limits::CONVERSATION_HOPS {
             return Err(TellError::Exhausted(hops.saturating_sub(1)));
+        }
+        let mine = mine.count();
+        if mine >= limits::CONVERSATION_REPLIES {
+            return Err(TellError::Answered(mine));
         }
         Ok(Heading { to: first.origin, in_reply_to: Some(first), conversation: Some(conversation), hops })
     }
@@ -330,18 +337,43 @@ impl Ledger {
         self.end_twins(back, now);
     }
 
-    /// Letters wait here again. Of one that came back meanwhile by another device one copy waits and not two.
+    /// Letters wait here again. One that came back meanwhile by another way has a copy here, and is one letter: its teller hears
+    /// by the first one what becomes of it, since the way of the other one led over the device that is gone.
     fn end_twins(&mut self, back: Vec<LetterId>, now: Now) {
-        let mut waiting: BTreeMap<(LetterId, Hash), usize> = BTreeMap::new();
-        for letter in self.inbox().filter(Standing::waits) {
-            *waiting.entry((letter.first(), letter.kept.facts.digest)).or_default() += 1;
+        let back: BTreeSet<LetterId> = back.into_iter().collect();
+        let copy = |of: &Standing| (of.first(), of.kept.facts.digest);
+        let mut copies: BTreeMap<(LetterId, Hash), Vec<Standing>> = BTreeMap::new();
+        for id in &back {
+            if let Some(letter) = self.received(*id) {
+                copies.entry(copy(&letter)).or_default();
+            }
         }
-        for id in back {
-            let Some(letter) = self.received(id).filter(Standing::waits) else { continue };
-            let copies = waiting.entry((letter.first(), letter.kept.facts.digest)).or_default();
-            if *copies > 1 {
-                *copies -= 1;
-                self.end_got(vec![(id, LetterState::Duplicate)], now);
+        for letter in self.inbox().filter(|letter| letter.kept.state != Some(LetterState::Duplicate)) {
+            if let Some(copies) = copies.get_mut(&copy(&letter)) {
+                copies.push(letter);
+            }
+        }
+        for mut copies in copies.into_values() {
+            // One that was told here directly before one that was passed on.
+            copies.sort_by_key(|letter| letter.kept.first.is_some());
+            let Some(at) = copies.iter().position(|letter| back.contains(&letter.kept.id) && letter.waits()) else {
+                continue;
+            };
+            let first = copies.remove(at).kept.id;
+            let states = copies.iter().filter_map(|letter| letter.kept.state);
+            let furthest = states.max_by_key(|state| (state.is_final(), *state != LetterState::Received));
+            let went_on = copies.iter().find_map(|letter| letter.passed_on);
+            let over = copies.iter().filter(|letter| !letter.kept.state.is_some_and(LetterState::is_final));
+            let over = over.map(|letter| (letter.kept.id, LetterState::Duplicate)).collect();
+            self.end_got(over, now);
+            match (furthest, went_on) {
+                (Some(state), _) if state.is_final() => self.end_got(vec![(first, state)], now),
+                (_, Some(to)) => {
+                    self.link_passed(first, to);
+                    self.persist(vec![LetterRecord::PassedOn { from: first, to }]);
+                }
+                (Some(LetterState::Shown), None) => self.end_got(vec![(first, LetterState::Shown)], now),
+                (_, None) => {}
             }
         }
     }

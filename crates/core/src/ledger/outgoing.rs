@@ -107,7 +107,11 @@ impl Ledger {
     pub(super) fn link_passed(&mut self, from: LetterId, to: LetterId) {
         if let Some(entry) = self.in_entry(from) {
             entry.passed_on = Some(to);
-            self.passed.insert(to, from);
+            if let Some(before) = self.passed.insert(to, from).filter(|before| *before != from)
+                && let Some(copy) = self.in_entry(before)
+            {
+                copy.passed_on = None;
+            }
         }
     }
 

@@ -258,7 +258,7 @@ fn agent_answers_in_one_conversation_a_number_of_times() {
         let facts = LetterFacts { conversation: heading.conversation, hops: heading.hops, ..mesh.facts("again") };
         mesh.tell_facts(SERVER, LAPTOP, facts, limits::LETTER_TTL).unwrap();
     }
-    assert_eq!(mesh.nodes[&SERVER].ledger.reply_to(id), Err(TellError::Exhausted(0)));
+    assert_eq!(mesh.nodes[&SERVER].ledger.reply_to(id), Err(TellError::Answered(limits::CONVERSATION_REPLIES)));
     let now = mesh.now;
     mesh.at(SERVER).ledger.pass_on(SESSION, PHONE, now);
     mesh.settle();
@@ -338,6 +338,44 @@ fn letter_that_came_round_waits_once_and_follows_its_session_however_often_it_wa
     }
     mesh.restart(LAPTOP);
     assert_eq!(waits(&mesh, LAPTOP), [told]);
+    let last = mesh.nodes[&LAPTOP].ledger.inbox().find(Standing::waits).unwrap();
+    mesh.mark(LAPTOP, last.kept.id, LetterState::Acted).unwrap();
+    assert_eq!(mesh.state(SERVER, told), Some(LetterState::Acted), "its teller hears the end");
+}
+
+/// The same where the letter went on, or was dealt with, before the device in the middle is removed.
+///
+/// Shows: M-10, M-15
+#[test]
+fn letter_that_waits_again_is_where_its_copy_went_and_what_became_of_it() {
+    for dealt in [false, true] {
+        let mut mesh = Mesh::new(&[LAPTOP, SERVER, PHONE]);
+        let told = mesh.tell_for(SERVER, LAPTOP, Some(SESSION));
+        let now = mesh.now;
+        for (from, to) in [(LAPTOP, PHONE), (PHONE, SERVER), (SERVER, LAPTOP)] {
+            mesh.at(from).ledger.pass_on(SESSION, to, now);
+            mesh.settle();
+        }
+        if dealt {
+            let copy = mesh.nodes[&LAPTOP].ledger.inbox().find(Standing::waits).unwrap();
+            mesh.mark(LAPTOP, copy.kept.id, LetterState::Acted).unwrap();
+        } else {
+            mesh.at(LAPTOP).ledger.pass_on(SESSION, SERVER, now);
+            mesh.settle();
+        }
+        for device in [LAPTOP, SERVER] {
+            mesh.forget(device, PHONE);
+        }
+        mesh.settle();
+        mesh.restart(LAPTOP);
+        assert_eq!(mesh.nodes[&LAPTOP].ledger.inbox().filter(Standing::waits).count(), 0, "it is not here twice");
+        if !dealt {
+            let waits = mesh.nodes[&SERVER].ledger.inbox().filter(Standing::waits).collect::<Vec<_>>();
+            assert_eq!(waits.iter().map(Standing::first).collect::<Vec<_>>(), [told]);
+            mesh.mark(SERVER, waits[0].kept.id, LetterState::Acted).unwrap();
+        }
+        assert_eq!(mesh.state(SERVER, told), Some(LetterState::Acted), "its teller hears the end");
+    }
 }
 
 /// A copy that was a repetition once is no reason to call the letter one.
