@@ -243,8 +243,13 @@ mod tests {
     }
 
     fn file(mode: u32, nanos: u32, size: u64, lengths: &[u32]) -> Body {
-        let chunks = lengths.iter().map(|length| ChunkRef { id: ChunkId::of(&length.to_le_bytes()), length: *length });
-        Body::File { mode, mtime: Mtime { seconds: -1, nanos }, size, chunks: chunks.collect() }
+        let chunk = |length: &u32| {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&length.to_le_bytes());
+            ChunkRef { id: ChunkId::new(id), length: *length }
+        };
+        let chunks = lengths.iter().map(chunk).collect();
+        Body::File { mode, mtime: Mtime { seconds: -1, nanos }, size, chunks }
     }
 
     fn blob(mode: u32, nanos: u32) -> Body {
@@ -261,7 +266,7 @@ mod tests {
 
     fn catalog(entries: Vec<Entry>) -> Catalog {
         let key = SessionKey { agent: AgentKind::Codex, native: NativeId::parse("one").unwrap() };
-        Catalog { key, head: Head { turn: 1, length: 2, hash: Hash::of(b"turns") }, entries }
+        Catalog { key, head: Head { turn: 1, length: 2, hash: Hash::new([7; 32]) }, entries }
     }
 
     /// Whether a catalog of these is one. What is read is what was written.
