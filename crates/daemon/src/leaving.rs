@@ -23,9 +23,11 @@ use crate::moves::{Story, millis};
 use crate::offering::{self, Order, failure};
 
 mod course;
+mod words;
 
-pub(crate) use course::cure_of;
-use course::{Move, released};
+use course::Move;
+pub(crate) use words::cure_of;
+use words::released;
 
 /// What the actor knows of a move that leaves.
 pub(crate) struct Leaving {
@@ -402,6 +404,15 @@ impl Actor {
                     | Standing::PayloadMissing
                     | Standing::Unconfirmed => self.name.clone(),
                 };
+                if let Standing::Arriving | Standing::PayloadMissing = standing {
+                    let why = "it is not in its place here yet";
+                    let refusal = Some(Refusal::Busy);
+                    return Failure {
+                        now_at: Some(owner),
+                        refusal,
+                        ..failure(exit::PENDING, what, why, "cede status")
+                    };
+                }
                 let why = format!("it is not in charge here; its owner is {owner}");
                 Failure {
                     now_at: Some(owner),

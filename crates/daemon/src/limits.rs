@@ -101,6 +101,10 @@ pub(crate) const CAPTURES: u32 = 5;
 /// Pause before such a repetition.
 pub(crate) const CAPTURE_PAUSE: Duration = Duration::from_millis(300);
 
+/// How long a session that has just come is waited for before it is offered again.
+pub(crate) const PLACE_WAIT: Duration = Duration::from_secs(10);
+/// Pause between two looks at it.
+pub(crate) const PLACE_POLL: Duration = Duration::from_millis(20);
 /// Pause between two looks at a session whose turn is waited for.
 pub(crate) const TURN_POLL: Duration = Duration::from_millis(300);
 /// How long it is tried to end a process whose turn has ended, where a person waits for that: it writes its last words and

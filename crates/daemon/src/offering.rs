@@ -107,6 +107,7 @@ impl Prepared {
 
 /// Looks at the session, waits for its turn if asked to, and captures it without touching it.
 pub(crate) async fn prepare(context: &Context, mut order: Order, number: u64) -> Result<Prepared, Failure> {
+    until_in_place(context, order.session()).await?;
     order.info = ready(context, &order, number).await?;
     let key = order.info.key.clone();
     let requirement = context.block(move |context| {
@@ -130,6 +131,18 @@ pub(crate) async fn capture(context: &Context, wanted: Wanted) -> Result<Payload
         }
         tokio::time::sleep(limits::CAPTURE_PAUSE).await;
     }
+}
+
+/// Whoever asks for a session that has just come need not ask twice.
+pub(crate) async fn until_in_place(context: &Context, session: SessionId) -> Result<(), Failure> {
+    let deadline = Instant::now() + limits::PLACE_WAIT;
+    let arrives = move |actor: &mut crate::actor::Actor| {
+        actor.custodian.standing(session) == Some(cede_core::custodian::Standing::Arriving)
+    };
+    while context.ask(arrives).await.map_err(stopping)? && Instant::now() < deadline {
+        tokio::time::sleep(limits::PLACE_POLL).await;
+    }
+    Ok(())
 }
 
 /// Refuses while a turn runs, or waits for its end.

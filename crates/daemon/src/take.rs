@@ -416,6 +416,8 @@ impl Actor {
         let context = self.context.clone();
         let key = self.key_of(question.session);
         tokio::spawn(async move {
+            // That it stops is heard below.
+            let _waited = crate::offering::until_in_place(&context, question.session).await;
             let found = context.block(move |context| crate::sessions::find(context, question.session, key)).await;
             context
                 .tell(move |actor| {

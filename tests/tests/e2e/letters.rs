@@ -359,3 +359,24 @@ fn whoever_waits_no_longer_reads_that_the_message_stays_told() {
     assert_eq!(tty.end(), End::Code(i32::from(exit::INTERRUPTED)));
     assert_eq!(letters(&devices.a, true, true).len(), 1);
 }
+
+/// The time of an earlier one is not over when it is answered.
+///
+/// Shows: M-4
+#[test]
+fn who_waits_for_a_message_is_not_answered_by_the_time_of_another() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let request = |text: &str| TellRequest { device: "server".to_owned(), text: text.to_owned(), ..waiting() };
+    told(a, TellRequest { wait_ms: Some(400), ..request("soon there") }).unwrap();
+    let patient = TellRequest { until: TellUntil::Shown, wait_ms: None, ..request("to be read") };
+    let waits = a.open(Command::Tell(patient)).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    let mut unread = letters(b, false, false).into_iter();
+    let id = unread.find(|letter| letter.begins.contains("to be read")).expect("it came").id;
+    words(b, &id).unwrap();
+    match waits.end(&mut |_| {}) {
+        Some(Ok(Answer::Told(letter))) => assert_eq!(letter.state, "shown"),
+        other => panic!("not told: {other:?}"),
+    }
+}

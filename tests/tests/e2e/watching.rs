@@ -1,6 +1,6 @@
 //! Who waits for a session that comes, and how each hears how that ended: truly, and not by silence.
 
-use cede_tests::devices::signal;
+use cede_tests::devices::{signal, trees};
 
 use super::*;
 
@@ -24,6 +24,25 @@ fn take_right_after_a_release_ends_when_the_session_is_here() {
             other => panic!("not taken: {other:?}"),
         }
         assert_eq!(state(device, id), "in charge here");
+    }
+}
+
+/// Its new owner is asked while it still puts the session in its place.
+///
+/// Shows: H-12
+#[test]
+fn take_of_what_this_device_has_just_released_waits_until_it_can_be_offered() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let (_, id) = adopted(a);
+    for _ in 0..6 {
+        let mut away = a.open(Command::To(request("server", id))).unwrap();
+        away.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
+        match asked(a, id).end(&mut |_| {}) {
+            Some(Ok(Answer::Moved(report))) => assert_eq!(report.now_at, "laptop"),
+            other => panic!("not taken: {other:?}"),
+        }
+        assert_ne!(state(b, id), "in charge here");
     }
 }
 
@@ -135,4 +154,20 @@ fn cancel_of_what_is_staged_leaves_it_to_the_owner_and_claims_nothing() {
         }
     }
     assert!(staged > 0, "it was released each time before");
+}
+
+/// Shows: H-6, L-5
+#[test]
+fn move_to_a_device_that_lets_this_one_in_no_more_ends_while_its_bytes_travel() {
+    let devices = Devices::friends(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    let tree = a.home.join("project");
+    trees::large(&tree, 64, 1 << 20, 1);
+    let id = a.adopt(&tree).id;
+    let mut client = a.open(Command::To(request("server", id))).unwrap();
+    client.until(|body| matches!(body, ReplyBody::Progress(step) if step.bytes > 0));
+    b.ask(Command::Revoke { device: "laptop".to_owned(), confirmed: true }).unwrap();
+    let failed = refused(client.end(&mut |_| {}).unwrap());
+    assert_eq!((failed.what.as_str(), failed.cure.is_empty()), ("the session stays here", false), "{}", text(&failed));
+    assert_eq!(state(a, id), "in charge here");
 }

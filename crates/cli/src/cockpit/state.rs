@@ -179,7 +179,7 @@ impl Cockpit {
             News::Transfers(transfers) => self.seen.transfers = transfers,
             News::Letters(letters) => self.seen.letters = letters,
             News::Away(failure) => self.away = Some(failure),
-            News::Ended(act, result) => self.ended(act, result),
+            News::Ended(act, result) => self.ended(act, result, now),
         }
         self.settle(now);
     }
@@ -335,7 +335,7 @@ impl Cockpit {
         Act::Plan(MoveRequest { dry_run: true, ..request })
     }
 
-    fn ended(&mut self, act: Act, result: Result<Answer, Failure>) {
+    fn ended(&mut self, act: Act, result: Result<Answer, Failure>, now: Moment) {
         if let Act::Decide { approval, .. } = &act {
             self.answered.remove(approval);
         }
@@ -345,7 +345,7 @@ impl Cockpit {
             (Act::Plan(request), Ok(Answer::Plan(plan))) if planned => self.open(confirm_plan(request, &plan)),
             (Act::Plan(_), Ok(_)) => {}
             (Act::Read { letter }, Ok(Answer::Letter { letter: about, text })) if self.over.is_none() => {
-                let page = letters::letter(&about, &text, about.told_unix_ms);
+                let page = letters::letter(&about, &text, now.unix_ms);
                 self.open(Lies::Letter(letter, page));
             }
             (Act::Decide { yes, about, .. }, Ok(_)) => {

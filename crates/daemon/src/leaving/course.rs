@@ -18,7 +18,6 @@ use cede_wire::message::NeedOf;
 use cede_wire::record::PlacedSession;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::{AgentKind, SessionKey};
-use cede_wire::shown::bytes;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 
@@ -36,6 +35,7 @@ use crate::sending::{self, Content, Part, SendError};
 use crate::sessions;
 
 use super::LeavingEvent;
+use super::words::{WAITING, cure_of, needs_a_yes, not_fenced, released};
 
 /// The task of one move.
 pub(super) struct Move {
@@ -176,6 +176,23 @@ impl Move {
             return Ok(event);
         }
         self.inbox.recv().await.ok_or_else(|| stopping(Stopping::Told))
+    }
+
+    /// The same while bytes travel: a device that lets this one in no more ends the move, and one that is away does not.
+    async fn next_let_in(&mut self) -> Result<LeavingEvent, Failure> {
+        let session = self.session;
+        loop {
+            if let Ok(event) = tokio::time::timeout(limits::REACH_LOOK, self.next()).await {
+                return event;
+            }
+            let look = move |actor: &mut Actor| {
+                let to = actor.leaving.get(&session).map(|leaving| leaving.destination);
+                if let Some(to) = to.filter(|to| actor.peers.turns_us_away(*to)) {
+                    actor.cannot_be_reached(session, to);
+                }
+            };
+            self.context.tell(look).await;
+        }
     }
 
     fn over(&self, refusal: Refusal, detail: &str) -> Failure {
@@ -484,7 +501,7 @@ impl Move {
         let catalog = Arc::new(Content::Catalog { bytes: payload.bytes.clone(), chunks: payload.catalog.clone() });
         let files = Arc::new(Content::Files(payload.sources.clone()));
         loop {
-            match self.next().await.map_err(Interruption::Over)? {
+            match self.next_let_in().await.map_err(Interruption::Over)? {
                 LeavingEvent::Need { round: of_round, of, bitmap } if of_round == round => {
                     let (content, chunks) = match of {
                         NeedOf::Catalog => (catalog.clone(), sending::selected(&payload.catalog, &bitmap)),
@@ -729,73 +746,4 @@ fn stop_idle(context: &Context, key: &SessionKey) -> Result<(), PayloadError> {
         adapter.stop(&key.native)?;
     }
     Ok(())
-}
-
-/// Work in flight is one reason of several: a full disk has another cure.
-fn not_fenced(error: &PayloadError) -> Failure {
-    let what = "the session could not be fenced";
-    if let PayloadError::Agent(AgentError::Live { cure, .. }) = error {
-        let text = error.to_string();
-        let why = text.strip_suffix(cure).and_then(|text| text.strip_suffix("; ")).unwrap_or(&text);
-        let cure = format!("{cure}, then repeat the command");
-        return Failure { refusal: Some(Refusal::InFlightWork), ..failure(exit::REFUSED, what, why, &cure) };
-    }
-    let cure = "do what the reason says: room on the disk, rights to the agent's files; then repeat the command";
-    failure(exit::FAILED, what, &error.to_string(), cure)
-}
-
-pub(super) fn released() -> Failure {
-    let why = "the decision is made and durable; the new owner has not answered yet and is told until it does";
-    failure(exit::PENDING, "the session is released", why, "cede status")
-}
-
-fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {
-    if plan.needs.is_empty() {
-        return None;
-    }
-    let secrets = plan.secret_looking.join(", ");
-    let why = match plan.needs.iter().any(|need| need == "--yes-secrets") {
-        true => format!("files that look like secrets would travel: {secrets}"),
-        false => format!("{} of untracked files would travel", bytes(plan.untracked_bytes)),
-    };
-    let cure = format!("add {}, or leave files here with --exclude <glob>", plan.needs.join(" "));
-    Some(failure(exit::PENDING, "the move needs a yes", &why, &cure))
-}
-
-/// What a person who waits reads while the answer is out. Whether somebody is asked there is not known here.
-const WAITING: &str = "waiting for its answer; if it asks, there: cede approvals";
-
-/// `here`: what the other device calls this one.
-pub(crate) fn cure_of(refusal: Refusal, here: &str) -> String {
-    let cure = match refusal {
-        Refusal::NotGranted => {
-            "look there whether it still knows this device: cede devices; one that was removed begins anew: cede devices leave"
-        }
-        // Who was asked and said no is not to be passed over.
-        Refusal::Declined => "ask its operator",
-        Refusal::Expired | Refusal::NoApprover => {
-            return format!(
-                "ask its operator to type: cede approvals, or there, for an unattended server: cede policy {here} --yes"
-            );
-        }
-        Refusal::InFlightWork => "wait for the turn to end, or add --wait",
-        Refusal::DestinationCannotResume => {
-            "do what the reason says; where only its agent is missing there, carry it with --carry-only"
-        }
-        Refusal::TooLarge => "free space there, or leave files here with --exclude <glob>",
-        Refusal::TimedOut => "see whether the device is up: cede devices",
-        Refusal::VersionMismatch => "update the older of the two",
-        Refusal::IntegrityFailed
-        | Refusal::Truncated
-        | Refusal::PayloadUndecodable
-        | Refusal::Unauthorized
-        | Refusal::WrongDestination
-        | Refusal::AlreadyOwner
-        | Refusal::NotOwner
-        | Refusal::StaleToken
-        | Refusal::Busy
-        | Refusal::Cancelled
-        | Refusal::Protocol => "cede status",
-    };
-    cure.to_owned()
 }

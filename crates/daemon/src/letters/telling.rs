@@ -20,7 +20,7 @@ use crate::tasks::leave_tasks;
 
 /// Those who wait until a letter is somewhere.
 #[derive(Default)]
-pub(crate) struct Watches(Vec<Watch>);
+pub(crate) struct Watches(Vec<Watch>, u64);
 
 struct Watch {
     number: u64,
@@ -157,7 +157,8 @@ impl Actor {
             | TellError::Full { .. }
             | TellError::TooMany
             | TellError::Unknown
-            | TellError::Exhausted(_) => error.to_string(),
+            | TellError::Exhausted(_)
+            | TellError::Answered(_) => error.to_string(),
         };
         let name = to.map_or_else(|| "the device".to_owned(), |to| self.device_name(to));
         let cure = match error {
@@ -167,12 +168,12 @@ impl Actor {
             TellError::TooLong(_) => "say less; a file goes another way".to_owned(),
             TellError::Unknown => "cede inbox".to_owned(),
             TellError::PassedOn(next) => format!("cede tell {}", self.device_name(*next)),
-            TellError::Exhausted(_) => "begin a new one: cede tell <device> \"…\"".to_owned(),
+            TellError::Exhausted(_) | TellError::Answered(_) => "begin a new one: cede tell <device> \"…\"".to_owned(),
             TellError::NotBegun | TellError::ToSelf => "cede doctor".to_owned(),
         };
         let exit = match error {
             TellError::Full { .. } | TellError::TooMany => exit::PENDING,
-            TellError::Exhausted(_) => exit::REFUSED,
+            TellError::Exhausted(_) | TellError::Answered(_) => exit::REFUSED,
             TellError::TooLong(_) | TellError::Unknown | TellError::ToSelf => exit::USAGE,
             TellError::NotBegun | TellError::PassedOn(_) => exit::FAILED,
         };
@@ -195,7 +196,9 @@ impl Actor {
 
     fn watch(&mut self, id: LetterId, request: &TellRequest, replies: Replies) {
         self.watches.0.retain(|watch| !watch.replies.watcher().is_closed());
-        let number = self.watches.0.last().map_or(0, |last| last.number + 1);
+        // No number comes again: the time of one that has ended may not be over.
+        self.watches.1 += 1;
+        let number = self.watches.1;
         let wait = request.wait_ms.map(Duration::from_millis);
         // Nobody waits a moment for a device that is away.
         let away = wait.is_some() && !self.peers.is_connected(id.stream);
