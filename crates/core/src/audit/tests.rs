@@ -104,6 +104,61 @@ fn faults_that_are_told_are_bounded() {
     assert_eq!(verify(junk, None, DeviceId::new([1; 32])).faults.len(), FAULTS);
 }
 
+/// Shows: U-11
+#[test]
+fn file_that_is_none_is_named_by_its_place() {
+    let log = Written::new(250);
+    let files = [log.files[0].as_slice(), b"junk", log.files[2].as_slice()];
+    let faults = verify(files, log.newest.as_ref(), log.device.device()).faults;
+    assert_eq!(faults[..2], [AuditFault::Head(2), AuditFault::File { expected: 2, found: 3 }]);
+    let faults = verify([log.files[3].as_slice(), b"junk"], log.newest.as_ref(), log.device.device()).faults;
+    assert_eq!(faults[0], AuditFault::Head(5), "the oldest files may be gone");
+}
+
+/// Shows: U-11
+#[test]
+fn checkpoint_over_other_entries_does_not_hold() {
+    let device = LocalDevice::from_secret(&[7; 32]);
+    let mut writer = Writer::new(device.device());
+    writer.push(decision(1));
+    let (by, number, chain) = (device.device(), writer.number, Hash::of(b"another chain"));
+    let point = device.sign(&AuditCheckpoint { by, number, chain, at_unix_ms: 0 }).unwrap();
+    writer.push(AuditEvent::Checkpoint(point));
+    let verdict = verify([writer.files[0].as_slice()], None, device.device());
+    assert_eq!((verdict.checkpoints, verdict.faults.contains(&AuditFault::Checkpoint(3))), (0, true));
+}
+
+/// Shows: U-13
+#[test]
+fn peer_may_keep_a_checkpoint_of_the_last_entry_that_there_is() {
+    let log = Written::new(60);
+    let whole = Written::new(61);
+    let peer = DeviceId::new([6; 32]);
+    let anchors = [Anchor::new(peer, whole.newest.as_ref().unwrap(), whole.device.device()).unwrap()];
+    let verdict = log.verdict_against(&anchors);
+    assert_eq!((verdict.faults.as_slice(), verdict.anchored.get(&peer)), (&[][..], Some(&60)));
+    let shorter = Written::new(59).verdict_against(&anchors);
+    assert_eq!(shorter.faults, [AuditFault::CutAfter { by: peer, signed: 60, last: 59 }]);
+}
+
+/// Shows: U-13
+#[test]
+fn what_a_peer_kept_is_settled_for_that_peer_alone() {
+    let device = LocalDevice::from_secret(&[7; 32]);
+    let mut writer = Writer::new(device.device());
+    let [one, other] = [5, 6].map(|n| DeviceId::new([n; 32]));
+    for (by, signed) in [(one, 7), (other, 8), (one, 9)] {
+        writer.push(AuditEvent::Missed { by, signed });
+    }
+    let settled = |device| AuditEvent::Acted { act: AuditAct::Settled, device: Some(device), session: None };
+    writer.push(settled(one));
+    let verdict = verify([writer.files[0].as_slice()], None, device.device());
+    assert_eq!((verdict.settled, verdict.faults), (2, vec![AuditFault::Missed { by: other, signed: 8 }]));
+    writer.push(settled(other));
+    let verdict = verify([writer.files[0].as_slice()], None, device.device());
+    assert_eq!((verdict.settled, verdict.faults), (3, Vec::new()), "each is counted once");
+}
+
 /// Whoever can write every file can put a whole earlier record in the place of this one. Every checkpoint in it holds.
 ///
 /// Shows: U-13
