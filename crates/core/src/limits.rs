@@ -177,3 +177,37 @@ pub const ENDED_TRANSFERS: usize = 1_024;
 pub const TASK_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Tasks that are listed, those that were asked for here and those that ran here. Of older ones the messages remain.
 pub const TASKS: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_and_bytes_are_as_the_pages_say() {
+        let (minute, hour, day) = (60, 3_600, 86_400);
+        let waits = [
+            (OFFER, 16 * minute),
+            (TRANSFER_SILENCE, 10 * minute),
+            (FREEZE_LONGEST, 15 * minute),
+            (ACK_LONGEST, 5 * minute),
+            (RECEIVING_TTL, day),
+            (STAGED_TTL, 7 * day),
+            (QUESTION, 15 * minute),
+            (QUESTION_HELD, day),
+            (ASKED_IN, 10 * minute),
+            (ASK_PAUSE_LONGEST, 15 * minute),
+            (ACCEPT_LONGEST, 8 * hour),
+            (HOLD_LONGEST, 30 * minute),
+            (LETTER_TTL, 7 * day),
+            (LETTER_ANSWER_LONGEST, 2 * minute),
+            (RECEIPT_LONGEST, 5 * minute),
+            (TRANSFER_TTL, 7 * day),
+            (TRANSFER_PARTIAL_TTL, day),
+            (TASK_TTL, day),
+        ];
+        for (wait, seconds) in waits {
+            assert_eq!(wait.as_secs(), seconds);
+        }
+        assert_eq!([OUTBOX_BYTES, INBOX_BYTES, POST_BYTES], [268_435_456, 67_108_864, 524_288]);
+    }
+}
