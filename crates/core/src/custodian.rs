@@ -351,8 +351,6 @@ impl Custodian {
         }
         let mesh = self.mesh.ok_or(OfferError::NoMesh)?;
         self.withdraw(id, Refusal::AlreadyOwner);
-        // What others told of it has another beginning.
-        self.told.retain(|_, told| told.session() != id);
         let genesis = Custody::Genesis(cede_wire::custody::Genesis {
             mesh,
             key: key.clone(),

@@ -21,6 +21,7 @@ use crate::now::Now;
 use crate::output::{Event, Output};
 use crate::source::{OfferTerms, Quiet, Round};
 
+mod chains;
 mod crashes;
 mod doubtful;
 mod edges;
@@ -37,6 +38,7 @@ mod rivals;
 mod seizes;
 mod states;
 mod takers;
+mod words;
 
 const A: usize = 0;
 const B: usize = 1;

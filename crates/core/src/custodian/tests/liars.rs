@@ -147,6 +147,38 @@ fn chain_that_names_new_members_is_taken_once_they_are_known() {
     assert_eq!(net.nodes[C].custodian.owner(session()), Some(net.id(A)));
 }
 
+/// Shows: H-31, H-33
+#[test]
+fn founder_that_takes_alone_stops_the_others_only_as_far_as_a_vote_can_end_it() {
+    for (generation, acts) in [(limits::GENERATIONS_AHEAD, false), (limits::GENERATIONS_AHEAD + 1, true)] {
+        let mut net = grown();
+        net.give(A, C);
+        let links = net.nodes[C].custodian.chain(session()).unwrap().links().to_vec();
+        let forged = alone(&net.nodes[B].local, &links[..1], 2, generation);
+        net.deliver(B, C, &PeerMessage::Custody(forged));
+        assert_eq!((net.acts(C), net.nodes[C].custodian.contested(session()).is_none()), (acts, acts));
+    }
+}
+
+/// Shows: H-31, H-33
+#[test]
+fn session_that_was_once_seized_alone_travels_on_once_there_are_more() {
+    let mut net = Net::three();
+    let two = two(&net);
+    net.nodes[A].custodian.set_electorate(two.clone());
+    net.nodes[B].custodian.set_electorate(two);
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    net.know_all();
+    net.heal();
+    net.give(B, C);
+    net.give(C, B);
+    net.only_owner(B, &[1, 2]);
+    assert_eq!(net.nodes[C].custodian.contested(session()), None, "what both know contradicts nothing");
+}
+
 /// Shows: H-31
 #[test]
 fn vote_of_another_mesh_spoils_no_seize() {
