@@ -198,6 +198,9 @@ fn too_large_is_said_of_a_chain_over_the_limit() {
     let links = vec![genesis_of(A); cede_wire::limits::CHAIN_RECORDS + 1];
     send_offer(&mut net, &offer, links);
     assert_eq!(said(&net, B), Some(Refusal::TooLarge));
+    let offer = offer_of(&net.nodes[A].local, net.id(B), HandoffId::new([2; 16]), &key());
+    send_offer(&mut net, &offer, vec![genesis_of(A); cede_wire::limits::CHAIN_RECORDS]);
+    assert_eq!(said(&net, B), Some(Refusal::Unauthorized), "so many are looked at");
 }
 
 /// Shows: H-11

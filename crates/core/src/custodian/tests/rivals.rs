@@ -58,6 +58,8 @@ fn device_that_is_shown_its_other_release_doubts_all_that_it_knows() {
     assert_eq!(net.nodes[A].custodian.doubt(), Some(cede_wire::record::Doubt::Forgotten));
     assert_eq!(net.nodes[A].custodian.contested(session()), Some(net.id(B)));
     assert!(!net.acts(B), "who hears of both stops");
+    let by = |event: &Event| matches!(event, Event::Contested { by, .. } if *by == net.id(C));
+    assert_eq!(net.told(B, by), 1, "whoever carries it, it names the other owner");
     assert_eq!(net.seize(A), Err(crate::custodian::SeizeError::Unconfirmed), "nor is it taken over in doubt");
     net.nodes[A].custodian.confirm_all();
     net.drain(A);

@@ -6,6 +6,7 @@ use cede_wire::record::Doubt;
 
 use super::*;
 use crate::custodian::SeizeError;
+use crate::electorate::VotesError;
 use crate::limits;
 
 /// Five devices; A, the owner, is gone, and B asks for votes that nobody hears of.
@@ -76,6 +77,52 @@ fn word_of_the_lost_owner_of_a_stranger_and_of_another_voter_is_no_vote() {
     assert!(!net.acts(B), "one vote that counts, and its own");
     net.deliver(C, B, &PeerMessage::SeizeAnswer { session: session(), generation: 1, answer: Ok(signed) });
     assert!(net.acts(B), "two");
+}
+
+/// Shows: H-31
+#[test]
+fn no_of_a_device_that_has_no_vote_ends_no_seize() {
+    let mut net = Net::new(4);
+    let mut three = Electorate::default();
+    three.note(4, [A, B, C].map(|node| net.id(node)).into());
+    net.nodes.iter_mut().for_each(|node| node.custodian.set_electorate(three.clone()));
+    net.turn(A, 1);
+    net.heal();
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
+    net.seize(B).unwrap();
+    let no = Err((Refusal::Declined, String::new()));
+    net.deliver(3, B, &PeerMessage::SeizeAnswer { session: session(), generation: 1, answer: no });
+    assert_eq!(net.told(B, |event| matches!(event, Event::NotSeized { .. })), 0);
+    let yes = Ok(net.nodes[C].local.sign(&SeizeVote { members: 4, ..vote(&net, C) }).unwrap());
+    net.deliver(C, B, &PeerMessage::SeizeAnswer { session: session(), generation: 1, answer: yes });
+    assert!(net.acts(B));
+}
+
+/// Shows: H-31
+#[test]
+#[cfg_attr(miri, ignore = "a hundred signatures take the interpreter minutes")]
+fn certificate_holds_so_many_votes_and_no_more() {
+    let most = cede_wire::limits::SEIZE_VOTES;
+    let mut voters: Vec<LocalDevice> = (0..=most as u8).map(|n| LocalDevice::from_secret(&[n + 10; 32])).collect();
+    voters.sort_by_key(LocalDevice::device);
+    let (owner, by) = (LocalDevice::from_secret(&[1; 32]), LocalDevice::from_secret(&[2; 32]));
+    let first = genesis(&owner, &key());
+    let mut seize = seize_of(&by, &first, FencingToken::FIRST);
+    let vote = |seize: &Seize, voter: &LocalDevice| {
+        let (prev, to, voter_id) = (seize.prev, seize.to, voter.device());
+        let vote = SeizeVote { mesh: mesh(), session: session(), generation: 1, members: 3, prev, to, voter: voter_id };
+        voter.sign(&vote).unwrap()
+    };
+    let mut electorate = Electorate::default();
+    let others = voters.iter().chain([&owner, &by]).map(LocalDevice::device);
+    electorate.note(3, others.collect());
+    seize.votes = voters.iter().take(most).map(|voter| vote(&seize, voter)).collect();
+    assert_eq!(electorate.check(&seize, owner.device()), Ok(()));
+    seize.votes = voters.iter().map(|voter| vote(&seize, voter)).collect();
+    assert_eq!(electorate.check(&seize, owner.device()), Err(VotesError::BadVote));
 }
 
 /// Shows: H-31

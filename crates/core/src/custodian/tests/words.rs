@@ -254,7 +254,114 @@ fn session_whose_owner_spoke_since_is_doubted_no_more() {
         net.deliver(B, A, &PeerMessage::Release { certificate, chain: Vec::new() });
         let custodian = &net.nodes[A].custodian;
         assert_eq!((custodian.unclaimed().count(), custodian.owner(session())), (1, Some(b.device())));
+        assert_eq!(net.told(A, |event| matches!(event, Event::Seized { .. })), 0, "nothing of A was passed");
     }
+}
+
+/// Shows: H-15
+#[test]
+fn release_that_nobody_approved_waits_for_its_claim_where_the_session_is_known_too() {
+    for told in [false, true] {
+        let mut net = Net::pair();
+        net.give(A, B);
+        net.give(B, A);
+        let a = net.nodes[A].local.clone();
+        let chain = net.nodes[A].custodian.chain(session()).unwrap().clone();
+        let last = release(&a, net.id(B), chain.last_signed().unwrap(), chain.token().epoch);
+        let handoff = last.handoff;
+        let certificate = a.sign(&Custody::Release(last)).unwrap();
+        let message = match told {
+            true => PeerMessage::Custody([chain.links(), &[certificate]].concat()),
+            false => PeerMessage::Release { certificate, chain: Vec::new() },
+        };
+        net.deliver(A, B, &message);
+        let custodian = &mut net.nodes[B].custodian;
+        assert_eq!((custodian.unclaimed().count(), custodian.owner(session())), (1, Some(a.device())), "{told}");
+        assert_eq!(custodian.claim(session(), HandoffId::new([99; 16])), Err(Refusal::Expired));
+        assert_eq!(custodian.claim(session(), handoff), Ok(()));
+        assert_eq!(custodian.standing(session()), Some(Standing::PayloadMissing));
+        assert_eq!(custodian.claim(session(), handoff), Err(Refusal::Expired));
+    }
+}
+
+/// Shows: H-28
+#[test]
+fn question_about_many_sessions_is_answered_with_so_many_chains() {
+    let mut net = Net::three();
+    let (a, c) = (net.nodes[A].local.clone(), net.id(C));
+    let mut asked = Vec::new();
+    for n in 0..limits::CHAINS_PER_ANSWER + 5 {
+        let key = named(&format!("s{n}"));
+        let first = genesis(&a, &key);
+        let given = a.sign(&Custody::Release(Release { session: key.id(), ..release(&a, c, &first, 0) })).unwrap();
+        asked.push(KnownCustody { session: key.id(), token: FencingToken::FIRST, record: first.hash() });
+        net.nodes[A].journal.extend([first, given].map(Record::Custody));
+    }
+    net.crash(A);
+    net.sent.clear();
+    net.deliver(B, A, &PeerMessage::CustodyQuery(asked));
+    let told = net.sent.iter().filter(|(_, message)| matches!(message, PeerMessage::Custody(_)));
+    assert_eq!(told.count(), limits::CHAINS_PER_ANSWER);
+}
+
+/// Shows: H-32
+#[test]
+fn device_from_which_something_was_learned_is_asked_once_more() {
+    let mut net = Net::three();
+    net.give(A, B);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Custody(_)));
+    net.give(B, C);
+    assert_eq!(net.nodes[A].custodian.owner(session()), Some(net.id(B)));
+    let chain = net.nodes[C].custodian.chain(session()).unwrap().clone();
+    let (a, b, c, now) = (net.id(A), net.nodes[B].local.clone(), net.id(C), net.now);
+    let asks = |net: &mut Net| {
+        net.nodes[A].custodian.handle_message(c, &PeerMessage::CustodyAnswer(Vec::new()), now);
+        let asked = core::iter::from_fn(|| net.nodes[A].custodian.poll());
+        asked.filter(|output| matches!(output, Output::Send(_, message) if matches!(**message, PeerMessage::CustodyQuery(_)))).count()
+    };
+    net.deliver(C, A, &PeerMessage::Custody(chain.links().to_vec()));
+    assert_eq!((asks(&mut net), asks(&mut net)), (1, 0));
+    // What waits for a claim is not known.
+    let first = genesis(&b, &named("other"));
+    let given = Release { session: named("other").id(), ..release(&b, a, &first, 0) };
+    let given = b.sign(&Custody::Release(given)).unwrap();
+    net.deliver(C, A, &PeerMessage::Custody(vec![first, given]));
+    assert_eq!(net.nodes[A].custodian.unclaimed().count(), 1);
+    assert_eq!(asks(&mut net), 0);
+}
+
+/// Shows: H-3
+#[test]
+fn what_one_device_told_is_not_forgotten_for_what_another_says_or_gives() {
+    let mut net = Net::three();
+    let other = named("other");
+    let c = net.nodes[C].local.clone();
+    let first = genesis(&c, &other);
+    let given = Release { session: other.id(), ..release(&c, net.id(B), &first, 0) };
+    let given = c.sign(&Custody::Release(given)).unwrap();
+    net.deliver(C, B, &PeerMessage::Custody(vec![first]));
+    net.deliver(A, B, &PeerMessage::Custody(vec![given.clone()]));
+    net.give(A, B);
+    net.give(B, A);
+    net.lose_device(A);
+    net.seize(B).unwrap();
+    assert!(net.acts(B));
+    net.deliver(C, B, &PeerMessage::Custody(vec![given]));
+    assert_eq!(net.nodes[B].custodian.unclaimed().map(|(session, _)| session).collect::<Vec<_>>(), [other.id()]);
+}
+
+/// Shows: H-26
+#[test]
+fn word_of_this_device_that_follows_nothing_known_is_no_second_word() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.give(B, A);
+    let a = net.nodes[A].local.clone();
+    let unknown = genesis(&a, &named("unknown"));
+    let later = a.sign(&Custody::Release(release(&a, net.id(B), &unknown, 9))).unwrap();
+    net.deliver(B, A, &PeerMessage::Custody(vec![later]));
+    assert_eq!(net.nodes[A].custodian.doubt(), None);
+    net.only_owner(A, &[1, 2]);
 }
 
 /// Shows: H-10, H-32
