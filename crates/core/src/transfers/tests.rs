@@ -417,6 +417,7 @@ fn compaction_keeps_what_is_open_and_the_newest_ends() {
     let [long, short] = [&records, &kept].map(|all| Transfers::restore(device(1), all.iter(), &offer_of, at(9)));
     assert_eq!(long.going().count(), short.going().count());
     assert!(long.ended().eq(short.ended()));
+    assert_eq!(long.ended().count(), limits::ENDED_TRANSFERS);
 }
 
 /// The word of the receiver that the sender takes for its own, once it came.
@@ -467,6 +468,46 @@ fn files_are_fetched_with_the_key_that_answers_this_yes() {
     assert_eq!(pair.sender.key(&accept, [5; 32]), Err(TransferError::Phase));
     pair.sender.stop(ID, Refusal::Cancelled, "").unwrap();
     assert_eq!(pair.sender.key(&accept, [5; 32]), Err(TransferError::Unknown));
+}
+
+/// Shows: F-8
+#[test]
+fn what_was_withdrawn_here_came_all_the_same_only_by_the_word_of_its_receiver() {
+    let [one, two, three] = [1, 2, 3].map(device);
+    let receipt = |by: &LocalDevice, source| {
+        let (destination, root) = (by.device(), Hash::of(b"catalog"));
+        let receipt = TransferReceipt { transfer: ID, source, destination, root, place: "f".into() };
+        (by.device(), TransferMessage::Received(by.sign(&receipt).unwrap()))
+    };
+    for refusal in [Refusal::Cancelled, Refusal::Declined] {
+        let (mut pair, _) = approved();
+        pair.sender.stop(ID, refusal, "").unwrap();
+        for (from, message) in [receipt(&three, one.device()), receipt(&two, three.device())] {
+            pair.sender.handle_message(from, &message, MESH, at(3));
+            assert_eq!(Pair::ended(&pair.sender), TransferEnd::Not(refusal, String::new()));
+        }
+        let (from, message) = receipt(&two, one.device());
+        pair.sender.handle_message(from, &message, MESH, at(3));
+        let came = Pair::ended(&pair.sender) == TransferEnd::Received("f".into());
+        assert_eq!(came, refusal == Refusal::Cancelled, "{refusal:?}");
+    }
+}
+
+/// Shows: F-9
+#[test]
+fn line_and_membership_of_another_device_end_nothing_that_goes_to_this_one() {
+    let (mut pair, _) = approved();
+    pair.told.clear();
+    let (two, three) = (device(2).device(), device(3).device());
+    pair.sender.link_down(three);
+    pair.sender.forget_peer(three);
+    assert!(pair.sender.poll().is_none());
+    pair.sender.link_down(two);
+    pair.settle(at(3));
+    assert_eq!(pair.told(|event| matches!(event, TransferEvent::Paused(ID))), 1);
+    assert_eq!(pair.sender.going().next().unwrap().1.phase(), GoingPhase::Queued);
+    pair.sender.forget_peer(two);
+    assert!(matches!(Pair::ended(&pair.sender), TransferEnd::Not(Refusal::NotGranted, _)));
 }
 
 /// Shows: F-9
