@@ -143,13 +143,6 @@ impl PairingGuest {
         }
     }
 
-    /// The person gave up.
-    pub fn cancel(&mut self) {
-        if self.poll_timeout().is_some() {
-            self.become_over(PairError::Cancelled);
-        }
-    }
-
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Output> {
         self.outbox.pop()

@@ -616,6 +616,23 @@ fn silence_ends_every_step_on_both_sides() {
         assert_eq!(world.guest.as_ref().unwrap().poll_timeout(), None, "{steps}");
         assert_eq!(world.guest.unwrap().log(), None);
     }
+    let mut world = World::new();
+    let words = world.arm();
+    world.connect(&words);
+    let guest = world.guest.as_mut().unwrap();
+    assert_eq!(guest.poll_timeout(), Some(world.now.after(STEP)));
+    world.wait(STEP);
+    assert_eq!(failure(|| world.guest.as_mut().unwrap().poll()), Some(PairError::Silent));
+}
+
+#[test]
+fn driver_that_does_not_drain_loses_the_newest_outputs_alone() {
+    let mut outbox = Outbox::default();
+    for entry in 0..=OUTPUTS {
+        outbox.push(if entry == 0 { Output::Close } else { Output::Send(PairMessage::Joined) });
+    }
+    let kept = drain(|| outbox.pop());
+    assert_eq!((kept.len(), &kept[0]), (OUTPUTS, &Output::Close));
 }
 
 #[test]
@@ -625,7 +642,6 @@ fn guest_learns_that_the_link_broke() {
     guest.handle_disconnected();
     assert_eq!(failure(|| guest.poll()), Some(PairError::Abandoned));
     guest.handle_message(PairMessage::Joined, world.now);
-    guest.cancel();
     assert_eq!(guest.poll(), None, "what comes after the end is dropped");
 }
 

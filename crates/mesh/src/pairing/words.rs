@@ -153,6 +153,19 @@ mod tests {
         assert_eq!(Words::parse(&"acorn ".repeat(100)), Err(WordsError::Count(100)));
     }
 
+    #[test]
+    fn text_of_more_bytes_than_words_have_is_not_looked_at() {
+        let padded = |bytes: usize| Words::parse(&format!("{:<bytes$}", "acorn otter zoom lemon"));
+        assert_eq!(padded(PAIRING_TEXT_BYTES), Words::parse("acorn otter zoom lemon"));
+        assert!(padded(PAIRING_TEXT_BYTES + 1).is_err());
+    }
+
+    #[test]
+    fn distance_counts_letters_that_differ() {
+        let cases = [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("otter", "oter", 1), ("lemon", "melon", 2)];
+        assert!(cases.iter().all(|(one, other, letters)| distance(one, other) == *letters));
+    }
+
     /// Shows: S-9
     #[test]
     fn texts_say_what_to_do_and_no_secret() {
