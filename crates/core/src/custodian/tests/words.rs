@@ -103,12 +103,10 @@ fn sessions_that_are_at_stake_here_are_named_before_those_of_others() {
     net.crash(B);
     let (a, now) = (net.id(A), net.now);
     net.nodes[B].custodian.link_up(a, now);
-    let asked = core::iter::from_fn(|| net.nodes[B].custodian.poll()).find_map(|output| match output {
-        Output::Send(_, message) => match *message {
-            PeerMessage::CustodyQuery(known) => Some(known),
-            _ => None,
-        },
-        _ => None,
+    let asked = core::iter::from_fn(|| net.nodes[B].custodian.poll()).find_map(|output| {
+        let Output::Send(_, message) = output else { return None };
+        let PeerMessage::CustodyQuery(known) = *message else { return None };
+        Some(known)
     });
     let named = |known: &KnownCustody| known.session == session();
     let asked = asked.unwrap();
@@ -122,17 +120,19 @@ fn who_took_a_session_is_told_what_came_since() {
     let c = LocalDevice::from_secret(&[3; 32]);
     let mut links = vec![genesis(&a, &key())];
     links.push(seize(&c, &links[0], FencingToken::FIRST));
-    let seized = FencingToken { generation: 1, epoch: 0 };
-    let steps = [(&c, &a)].into_iter().chain([(&a, &b), (&b, &a)].into_iter().cycle());
-    for (epoch, (from, to)) in (0..).zip(steps.take(limits::WHOLE_CHAIN)) {
-        let (token, next_token) = (FencingToken { epoch, ..seized }, FencingToken { epoch: epoch + 1, ..seized });
+    links.push(seize(&a, &links[1], FencingToken { generation: 1, epoch: 0 }));
+    let since = |epoch| FencingToken { generation: 2, epoch };
+    let moves = [(&a, &b), (&b, &a)].into_iter().cycle().take(limits::WHOLE_CHAIN);
+    for (epoch, (from, to)) in (0..).zip(moves) {
+        let (token, next_token) = (since(epoch), since(epoch + 1));
         let next = Release { token, next_token, ..release(from, to.device(), links.last().unwrap(), epoch) };
         links.push(from.sign(&Custody::Release(next)).unwrap());
     }
     let chain = Chain::from_links(&links[..2]).unwrap();
     assert_eq!(chain.since_last_visit(c.device()), &links[..2], "a short chain is sent whole");
     let chain = Chain::from_links(&links).unwrap();
-    assert_eq!(chain.since_last_visit(c.device()), &links[2..], "it released the session after it took it");
+    assert_eq!(chain.since_last_visit(c.device()), &links[1..], "it took the session, and it was taken from it");
+    assert_eq!(chain.since_last_visit(DeviceId::new([9; 32])), &links[..], "it never had the session");
 }
 
 /// Shows: H-10, H-32
@@ -233,18 +233,16 @@ fn offer_that_comes_again_while_its_payload_comes_is_accepted_again() {
 #[test]
 fn session_whose_owner_spoke_since_is_doubted_no_more() {
     for restart in [false, true] {
-        let mut net = Net::pair();
-        net.give(A, B);
-        let old = net.nodes[A].journal.clone();
-        net.give(B, A);
-        net.give(A, B);
-        net.nodes[A].journal = old;
+        let mut net = Net::three();
+        net.give(A, C);
         net.nodes[A].journal.push(Record::Doubted { why: Doubt::RolledBack });
         net.crash(A);
-        net.heal();
+        net.give(C, B);
+        net.link(A, B);
         assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(B))));
         if restart {
             net.crash(A);
+            assert_eq!(net.standing(A), Some(Standing::Elsewhere(net.id(B))));
         }
         // B says that it released the session to A, which approved nothing.
         let b = net.nodes[B].local.clone();
@@ -433,9 +431,9 @@ fn device_that_gives_its_vote_to_another_one_asks_for_none_any_more() {
         let (session, chain) = (session(), chain.clone());
         PeerMessage::SeizeQuery { session, generation, members: 5, chain }
     };
-    let answered = |net: &Net| match net.last_sent(B) {
-        PeerMessage::SeizeAnswer { answer, .. } => answer.as_ref().err().map(|(refusal, _)| *refusal),
-        message => panic!("{message:?}"),
+    let answered = |net: &Net| {
+        let PeerMessage::SeizeAnswer { answer, .. } = net.last_sent(B) else { panic!("another message") };
+        answer.as_ref().err().map(|(refusal, _)| *refusal)
     };
     net.deliver(C, B, &ask(limits::GENERATIONS_AHEAD + 1));
     assert_eq!((answered(&net), net.told(B, over)), (Some(Refusal::Protocol), 0), "too far ahead");
