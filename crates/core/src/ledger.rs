@@ -39,7 +39,7 @@ pub use incoming::{Arrival, ArrivedItem};
 pub use restore::compact;
 
 use output::{Gap, LedgerEvent, Output};
-use streams::{Incoming, Outgoing, StreamKey};
+use streams::{Got, Incoming, Outgoing, Sent, StreamKey};
 use timers::Due;
 
 /// The letters of one device. One input, then drain [`Ledger::poll`].
@@ -224,28 +224,24 @@ impl Ledger {
 
     /// Every letter that came, a stream after the other.
     pub fn inbox(&self) -> impl Iterator<Item = Standing> {
-        self.ins
-            .iter()
-            .flat_map(|(key, stream)| stream.entries.iter().map(|(seq, entry)| entry.standing(self.in_id(*key, *seq))))
+        self.ins.values().flat_map(|stream| stream.entries.values()).map(Got::standing)
     }
 
     /// Every letter that was told, a stream after the other.
     pub fn outbox(&self) -> impl Iterator<Item = Standing> {
-        self.outs
-            .iter()
-            .flat_map(|(key, stream)| stream.entries.iter().map(|(seq, entry)| entry.standing(self.out_id(*key, *seq))))
+        self.outs.values().flat_map(|stream| stream.entries.values()).map(Sent::standing)
     }
 
     /// One letter of the outbox.
     pub fn told(&self, id: LetterId) -> Option<Standing> {
         let stream = self.outs.get(&(id.stream, id.incarnation)).filter(|_| id.origin == self.me)?;
-        stream.entries.get(&id.seq).map(|entry| entry.standing(id))
+        stream.entries.get(&id.seq).map(Sent::standing)
     }
 
     /// One letter of the inbox.
     pub fn received(&self, id: LetterId) -> Option<Standing> {
         let stream = self.ins.get(&(id.origin, id.incarnation)).filter(|_| id.stream == self.me)?;
-        stream.entries.get(&id.seq).map(|entry| entry.standing(id))
+        stream.entries.get(&id.seq).map(Got::standing)
     }
 
     /// Why a peer takes no letters now, as it said itself.
@@ -412,7 +408,7 @@ impl Ledger {
         back
     }
 
-    fn in_entry(&mut self, id: LetterId) -> Option<&mut streams::Got> {
+    fn in_entry(&mut self, id: LetterId) -> Option<&mut Got> {
         self.ins.get_mut(&(id.origin, id.incarnation))?.entries.get_mut(&id.seq)
     }
 

@@ -474,3 +474,67 @@ fn gone(stream: &Outgoing, from: u64) -> (u64, GoneWhy) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use cede_wire::id::Hash;
+    use cede_wire::letter::LetterFacts;
+
+    use super::*;
+
+    /// So many places, of which the peer has some, and letters in these states at others.
+    fn stream(last: u64, above: &[u64], letters: &[(u64, Option<LetterState>)]) -> Outgoing {
+        let device = DeviceId::new([1; 32]);
+        let facts = LetterFacts {
+            digest: Hash::of(b""),
+            bytes: 1,
+            session: None,
+            in_reply_to: None,
+            conversation: None,
+            hops: 0,
+            told_unix_ms: 0,
+        };
+        let mut stream = Outgoing { last, above: above.iter().copied().collect(), ..Outgoing::default() };
+        for (seq, state) in letters {
+            let id = LetterId { origin: device, incarnation: Incarnation::new([1; 16]), stream: device, seq: *seq };
+            let kept = KeptLetter { id, first: None, facts, expires_in_ms: 1, at_unix_ms: 0, state: *state };
+            stream.entries.insert(*seq, Sent { kept, deadline: Duration::MAX, left: false, overdue: false });
+        }
+        stream
+    }
+
+    /// Shows: M-6, M-11
+    #[test]
+    fn row_of_places_without_a_letter_ends_where_the_peer_has_one_or_another_reason_begins() {
+        let (ended, acted) = (Some(LetterState::Expired), Some(LetterState::Acted));
+        let rows = [
+            (stream(9, &[5], &[]), 1, (4, GoneWhy::Forgotten)),
+            (stream(9, &[5], &[]), 6, (9, GoneWhy::Forgotten)),
+            (stream(9, &[], &[(7, None)]), 2, (6, GoneWhy::Forgotten)),
+            (stream(9, &[4], &[(7, None)]), 2, (3, GoneWhy::Forgotten)),
+            (stream(9, &[], &[(7, acted)]), 2, (9, GoneWhy::Forgotten)),
+            (stream(3, &[], &[(1, ended), (2, ended), (3, ended)]), 1, (3, GoneWhy::Ended)),
+            (stream(3, &[], &[(1, ended), (2, ended), (3, acted)]), 1, (2, GoneWhy::Ended)),
+            (stream(3, &[], &[(1, ended)]), 1, (1, GoneWhy::Ended)),
+            (stream(3, &[2], &[(1, ended), (3, ended)]), 1, (1, GoneWhy::Ended)),
+        ];
+        for (stream, from, wanted) in rows {
+            assert_eq!(gone(&stream, from), wanted, "{:?} {:?}", stream.above, stream.entries.keys());
+        }
+    }
+
+    /// Shows: M-8
+    #[test]
+    fn frame_holds_so_many_items_and_no_more() {
+        let now = Now { monotonic: Duration::ZERO, unix_ms: 0 };
+        let most = cede_wire::limits::LETTERS_PER_FRAME as u64;
+        // Every second place is empty and stands by itself, so that the places are as many rows.
+        let (ended, acted) = (Some(LetterState::Expired), Some(LetterState::Acted));
+        let places = (1..=most + 10).map(|seq| (seq, if seq % 2 == 0 { ended } else { acted }));
+        let mut stream = stream(most + 10, &[], &places.collect::<Vec<_>>());
+        stream.room = (u32::MAX, u64::MAX);
+        assert_eq!(collect(&mut stream, now).0.len() as u64, most);
+    }
+}

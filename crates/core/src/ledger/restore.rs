@@ -134,11 +134,7 @@ impl Ledger {
     }
 
     fn replay_gone(&mut self, from: LetterId, through: u64, why: GoneWhy) {
-        if from.stream == self.me
-            && let Some(stream) = self.ins.get_mut(&(from.origin, from.incarnation))
-        {
-            stream.learn(from.seq, through);
-        } else if from.stream == self.me {
+        if from.stream == self.me {
             self.ins.entry((from.origin, from.incarnation)).or_default().learn(from.seq, through);
         } else if from.origin == self.me {
             let stream = self.outs.entry((from.stream, from.incarnation)).or_default();

@@ -66,8 +66,8 @@ impl Sent {
         self.kept.state.is_some_and(LetterState::is_final)
     }
 
-    pub(super) fn standing(&self, id: LetterId) -> Standing {
-        Standing { kept: KeptLetter { id, ..self.kept }, passed_on: None, attempts: 0, overdue: self.overdue }
+    pub(super) fn standing(&self) -> Standing {
+        Standing { kept: self.kept, passed_on: None, attempts: 0, overdue: self.overdue }
     }
 }
 
@@ -167,13 +167,8 @@ impl Got {
         !self.ended() && self.passed_on.is_none()
     }
 
-    pub(super) fn standing(&self, id: LetterId) -> Standing {
-        Standing {
-            kept: KeptLetter { id, ..self.kept },
-            passed_on: self.passed_on,
-            attempts: self.attempts,
-            overdue: false,
-        }
+    pub(super) fn standing(&self) -> Standing {
+        Standing { kept: self.kept, passed_on: self.passed_on, attempts: self.attempts, overdue: false }
     }
 }
 

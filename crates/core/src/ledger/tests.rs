@@ -15,6 +15,7 @@ use crate::now::Now;
 mod edges;
 mod mesh;
 mod staying;
+mod weather;
 
 use mesh::{Mesh, Said, frame};
 
@@ -407,6 +408,7 @@ fn letter_that_was_passed_on_twice_is_dealt_with_once() {
     mesh.settle();
     let open = mesh.nodes[&PHONE].ledger.inbox().filter(|letter| letter.kept.state == Some(LetterState::Received));
     assert_eq!(open.map(|letter| letter.first()).collect::<Vec<_>>(), [id]);
+    assert_eq!(mesh.state(LAPTOP, id), Some(LetterState::Received), "of two copies that meet one goes on");
 }
 
 /// Shows: M-11
@@ -584,8 +586,12 @@ fn shortened_journal_says_the_same_of_letters() {
         }
     }
     let ahead = mesh.letter(9);
-    mesh.hand(LAPTOP, SERVER, &frame(vec![ahead]));
+    let gone = ArrivedItem::Gone { from: 20, through: 22, why: GoneWhy::Ended };
+    mesh.hand(LAPTOP, SERVER, &frame(vec![ahead, gone]));
     let now = mesh.now;
+    let open = mesh.inbox(SERVER)[3];
+    assert!(mesh.at(SERVER).ledger.attempt(open, now));
+    mesh.settle();
     mesh.at(SERVER).ledger.pass_on(SESSION, PHONE, now);
     mesh.settle();
     for device in [LAPTOP, SERVER, PHONE] {
@@ -713,6 +719,12 @@ fn peer_that_began_many_outboxes_is_taken_again_once_the_operator_says_so() {
     mesh.at(SERVER).said.clear();
     assert!(matches!(life(&mut mesh, lives), LetterRoom::Open { .. }));
     assert_eq!(mesh.inbox(SERVER).len(), limits::LETTER_STREAMS + 1);
+    for n in lives + 1..=2 * lives {
+        mesh.cut(LAPTOP, SERVER);
+        mesh.join(LAPTOP, SERVER);
+        let open = matches!(life(&mut mesh, n), LetterRoom::Open { .. });
+        assert_eq!(open, n < 2 * lives, "so many more: {n}");
+    }
 }
 
 /// Shows: M-8
