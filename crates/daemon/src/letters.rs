@@ -9,8 +9,10 @@ use cede_core::authority::{DecidedBy, Permission};
 use cede_core::custodian::Standing;
 use cede_core::ledger::output::{LedgerEvent, Output, Post, PostItem};
 use cede_core::ledger::{Arrival, ArrivedItem};
+use cede_store::objects::ObjectError;
 use cede_wire::authority::Rule;
 use cede_wire::canonical::{decode, encode};
+use cede_wire::control::{Failure, exit};
 use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
 use cede_wire::letter::{Letter, LetterFacts, LetterId, LetterItem, Letters, PostedLetter};
 use cede_wire::limits::LETTER_BYTES;
@@ -23,6 +25,7 @@ use crate::clock::random;
 use crate::context::Context;
 use crate::errands::Errand;
 use crate::limits;
+use crate::offering::failure;
 
 mod people;
 mod reading;
@@ -214,24 +217,42 @@ impl Actor {
     /// Puts the words to letters and sends them; those that are not at hand are read on a thread of their own.
     fn post(&mut self, to: DeviceId, post: Post) {
         let at_hand = self.words.recall(&post);
-        if let Ok(letters) = with_words(&post, |digest| at_hand.get(digest).and_then(|words| decode(words).ok())) {
+        let words = |digest: &Hash| Ok(at_hand.get(digest).and_then(|words| decode(words).ok()));
+        if let Ok(letters) = with_words(&post, words) {
             return self.send(to, PeerMessage::Letters(letters));
         }
         let context = self.context.clone();
-        let (incarnation, origin) = (post.incarnation, context.local.device());
         tokio::spawn(async move {
+            let (incarnation, number) = (post.incarnation, post.number);
             let loaded = context.block(move |context| with_words(&post, |digest| words_of(context, digest))).await;
             let Ok(loaded) = loaded else { return };
-            let sent = move |actor: &mut Actor| match loaded {
-                Ok(letters) => actor.send(to, PeerMessage::Letters(letters)),
-                Err(seq) => {
-                    tracing::error!(peer = %to.short(), seq, "the words of a message cannot be read; it is not sent");
-                    let id = LetterId { origin, incarnation, stream: to, seq };
-                    actor.ledger.words_lost(id, actor.context.clock.now());
-                }
-            };
-            context.tell(sent).await;
+            context.tell(move |actor| actor.post_loaded(to, (incarnation, number), loaded)).await;
         });
+    }
+
+    /// The words of a frame were read, which may have taken long.
+    fn post_loaded(
+        &mut self,
+        to: DeviceId,
+        (incarnation, number): (Incarnation, u64),
+        loaded: Result<Letters, Wordless>,
+    ) {
+        if !self.ledger.awaits(to, incarnation, number) {
+            return;
+        }
+        match loaded {
+            Ok(letters) => self.send(to, PeerMessage::Letters(letters)),
+            Err(Wordless::Gone(seq)) => {
+                tracing::error!(peer = %to.short(), seq, "the words of a message are lost; it is not sent");
+                let id = LetterId { origin: self.context.local.device(), incarnation, stream: to, seq };
+                self.ledger.words_lost(id, number, self.context.clock.now());
+            }
+            // The receiver is asked again how far it is once its answer is overdue.
+            Err(Wordless::Unread(error)) => {
+                let why = in_words(&error);
+                tracing::warn!(peer = %to.short(), why, "the words of a message cannot be read now; it waits");
+            }
+        }
     }
 
     fn came_for_a_session(&self, event: &LedgerEvent) -> bool {
@@ -462,14 +483,22 @@ fn keep_words(context: &Context, words: &[Vec<u8>]) -> bool {
         .is_ok()
 }
 
-/// The frame with its words, or the place of a letter whose words are not there.
-fn with_words(post: &Post, words: impl Fn(&Hash) -> Option<Letter>) -> Result<Letters, u64> {
+/// Why a frame has not all of its words.
+enum Wordless {
+    /// Those of the letter in this place are not there any more.
+    Gone(u64),
+    /// The disk does not give them now.
+    Unread(ObjectError),
+}
+
+/// The frame with its words.
+fn with_words(post: &Post, words: impl Fn(&Hash) -> Result<Option<Letter>, ObjectError>) -> Result<Letters, Wordless> {
     let mut items = Vec::with_capacity(post.items.len());
     for item in &post.items {
         items.push(match item {
             PostItem::Gone { from, through, why } => LetterItem::Gone { from: *from, through: *through, why: *why },
             PostItem::Letter { seq, first, expires_in_ms, digest } => {
-                let letter = words(digest).ok_or(*seq)?;
+                let letter = words(digest).map_err(Wordless::Unread)?.ok_or(Wordless::Gone(*seq))?;
                 let (seq, first, expires_in_ms) = (*seq, *first, *expires_in_ms);
                 LetterItem::Posted(Box::new(PostedLetter { seq, first, expires_in_ms, letter }))
             }
@@ -478,9 +507,36 @@ fn with_words(post: &Post, words: impl Fn(&Hash) -> Option<Letter>) -> Result<Le
     Ok(Letters { incarnation: post.incarnation, number: post.number, items })
 }
 
-/// A letter by its digest. Blocks.
-pub(crate) fn words_of(context: &Context, digest: &Hash) -> Option<Letter> {
-    context.letters.get(digest).ok().flatten().and_then(|bytes| decode(&bytes).ok())
+/// A letter by its digest; none where its words are not there any more, or are damaged. An error is one of the moment: nothing
+/// may come to its end by it. Blocks.
+pub(crate) fn words_of(context: &Context, digest: &Hash) -> Result<Option<Letter>, ObjectError> {
+    match context.letters.get(digest) {
+        Ok(bytes) => Ok(bytes.and_then(|bytes| decode(&bytes).ok())),
+        Err(ObjectError::Corrupt(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same where a list shows no words instead. Blocks.
+pub(crate) fn words_to_list(context: &Context, digest: &Hash) -> Option<Letter> {
+    words_of(context, digest).unwrap_or_default()
+}
+
+/// Of what the disk did not give now nothing is lost.
+pub(crate) fn unread(what: &str, error: &ObjectError) -> Failure {
+    failure(exit::FAILED, what, &in_words(error), "look at the disk, and do it again: nothing is lost")
+}
+
+/// What the disk says, to the end.
+pub(crate) fn in_words(error: &ObjectError) -> String {
+    match error {
+        ObjectError::Disk(fault) | ObjectError::Source(fault) => format!("{fault}: {}", fault.errno),
+        ObjectError::AlreadyOpen
+        | ObjectError::TooLong
+        | ObjectError::TooMany
+        | ObjectError::Corrupt(_)
+        | ObjectError::NoSpace => error.to_string(),
+    }
 }
 
 #[cfg(test)]

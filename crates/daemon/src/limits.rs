@@ -189,6 +189,8 @@ pub(crate) const LETTERS_LISTED: usize = 1_000;
 pub(crate) const WORDS_IDLE: usize = 16_384;
 /// Words that were told last and need not be read to be sent. Source: [`cede_core::limits::POST_BYTES`].
 pub(crate) const WORDS_AT_HAND_BYTES: usize = cede_core::limits::POST_BYTES as usize;
+/// Pause before words that the disk did not give are read again, where something waits for them.
+pub(crate) const WORDS_AGAIN: Duration = Duration::from_secs(5);
 /// Space that letters leave to custody, receipts and everything else.
 pub(crate) const LETTERS_FREE_BYTES: u64 = 512 << 20;
 /// Length of the journal from which on no letters are taken: the rest is for custody and receipts. A start shortens it.

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cede_core::authority::{Permit, RequestId};
 use cede_core::ledger::Standing;
 use cede_core::tasks::TaskBook;
+use cede_store::objects::ObjectError;
 use cede_wire::audit::{AuditOf, AuditOutcome};
 use cede_wire::canonical::encode;
 use cede_wire::control::{Failure, exit};
@@ -32,9 +33,9 @@ use cede_wire::task::{Part, TaskOutcome, TaskRecord, TaskResult, TaskScope};
 
 use crate::actor::Actor;
 use crate::authorities::Asker;
-use crate::context::Context;
+use crate::context::{Context, Stopping};
 use crate::control::Replies;
-use crate::letters::words_of;
+use crate::letters::{in_words, unread, words_of};
 use crate::limits;
 use crate::offering::{failure, stopping};
 
@@ -133,14 +134,7 @@ impl Actor {
             return;
         }
         let context = self.context.clone();
-        tokio::spawn(async move {
-            for (id, digest) in letters {
-                let Ok(words) = context.block(move |context| words_of(context, &digest)).await else { return };
-                if let Some(letter) = words.filter(|letter| letter.part.is_some()) {
-                    context.tell(move |actor| actor.part_came(id, letter)).await;
-                }
-            }
-        });
+        tokio::spawn(async move { look_into(&context, letters).await });
     }
 
     fn part_came(&mut self, id: LetterId, letter: Letter) {
@@ -275,8 +269,7 @@ impl Actor {
         for id in self.tasks.book.cut_off() {
             let (context, replies) = (self.context.clone(), self.replies_to(id));
             tokio::spawn(async move {
-                let answer = context.block(move |context| answer_among(context, &replies)).await;
-                let Ok(answer) = answer else { return };
+                let Ok(answer) = answer_in_time(&context, &replies).await else { return };
                 if let Some((result, _)) = answer {
                     return context.tell(move |actor| actor.task_is_over(id, result.outcome)).await;
                 }
@@ -309,6 +302,7 @@ pub(crate) async fn leave_tasks(
     what: &'static str,
 ) -> Result<(), Failure> {
     let words = context.block(move |context| words_of(context, &digest)).await.map_err(stopping)?;
+    let words = words.map_err(|error| unread(what, &error))?;
     let Some(letter) = words.filter(|letter| letter.part.is_some()) else { return Ok(()) };
     let open = context.ask(move |actor| {
         actor.part_came(id, letter);
@@ -322,13 +316,62 @@ pub(crate) async fn leave_tasks(
 }
 
 /// The answer to a task, with its words, among what was told in reply to it. Blocks.
-fn answer_among(context: &Context, replies: &[(LetterId, Hash)]) -> Option<(TaskResult, String)> {
-    replies.iter().filter_map(|(_, digest)| words_of(context, digest)).find_map(|letter| {
-        match Part::read(letter.part.as_ref()?) {
-            Ok(Some(Part::Result(result))) => Some((*result, letter.text)),
-            Ok(Some(Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_) => None,
+fn answer_among(context: &Context, replies: &[(LetterId, Hash)]) -> Result<Option<(TaskResult, String)>, ObjectError> {
+    for (_, digest) in replies {
+        let letter = words_of(context, digest)?;
+        let Some((part, text)) = letter.and_then(|letter| Some((letter.part?, letter.text))) else { continue };
+        match Part::read(&part) {
+            Ok(Some(Part::Result(result))) => return Ok(Some((*result, text))),
+            Ok(Some(Part::Task(_) | Part::Withdrawn(_)) | None) | Err(_) => {}
         }
-    })
+    }
+    Ok(None)
+}
+
+/// The same where no answer means that one is to be told: not before all of them are read.
+async fn answer_in_time(
+    context: &Context,
+    replies: &[(LetterId, Hash)],
+) -> Result<Option<(TaskResult, String)>, Stopping> {
+    loop {
+        let among = replies.to_vec();
+        match context.block(move |context| answer_among(context, &among)).await? {
+            Ok(answer) => return Ok(answer),
+            Err(error) => tracing::warn!(why = in_words(&error), "the answer to a task cannot be looked for now"),
+        }
+        tokio::time::sleep(limits::WORDS_AGAIN).await;
+    }
+}
+
+/// Looks for what letters have beside their words. Those that cannot be read now are read again while they are open.
+async fn look_into(context: &Context, mut letters: Vec<(LetterId, Hash)>) {
+    loop {
+        let mut later = Vec::new();
+        for (id, digest) in letters {
+            match context.block(move |context| words_of(context, &digest)).await {
+                Ok(Ok(words)) => {
+                    if let Some(letter) = words.filter(|letter| letter.part.is_some()) {
+                        context.tell(move |actor| actor.part_came(id, letter)).await;
+                    }
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(id = id.short(), why = in_words(&error), "a message cannot be looked into now");
+                    later.push((id, digest));
+                }
+                Err(_) => return,
+            }
+        }
+        if later.is_empty() {
+            return;
+        }
+        tokio::time::sleep(limits::WORDS_AGAIN).await;
+        let open = context.ask(move |actor| {
+            later.retain(|(id, _)| actor.ledger.received(*id).is_some_and(|letter| is_open(&letter)));
+            later
+        });
+        let Ok(open) = open.await else { return };
+        letters = open;
+    }
 }
 
 fn is_open(letter: &Standing) -> bool {

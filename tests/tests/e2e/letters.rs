@@ -1,5 +1,7 @@
 //! What people tell each other, between two real daemons.
 
+use std::path::PathBuf;
+
 use cede_agent::terminal::End;
 use cede_tests::devices::tty::Tty;
 use cede_tests::devices::{Device, Devices, wait_until};
@@ -11,7 +13,8 @@ use cede_wire::task::TaskScope;
 #[path = "letters_crowd.rs"]
 mod crowd;
 
-use super::{CEDE, adopted, refused};
+use super::tasks::{desk, stand_in};
+use super::{CEDE, adopted, question, refused};
 
 fn tell(device: &Device, to: &str, text: &str) -> LetterSummary {
     told(device, TellRequest { device: to.to_owned(), text: text.to_owned(), ..waiting() }).unwrap()
@@ -379,4 +382,76 @@ fn who_waits_for_a_message_is_not_answered_by_the_time_of_another() {
         Some(Ok(Answer::Told(letter))) => assert_eq!(letter.state, "shown"),
         other => panic!("not told: {other:?}"),
     }
+}
+
+/// The words of the only message of a device, which its disk does not give: a name that leads to itself stops root too.
+struct Unreadable {
+    file: PathBuf,
+    aside: PathBuf,
+}
+
+impl Unreadable {
+    fn at(device: &Device) -> Self {
+        let mut files = std::fs::read_dir(device.state().join("letters")).unwrap();
+        let file = files.next().unwrap().unwrap().path();
+        assert!(files.next().is_none());
+        let aside = device.state().join("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        std::os::unix::fs::symlink(&file, &file).unwrap();
+        Self { file, aside }
+    }
+
+    fn end(self) {
+        std::fs::remove_file(&self.file).unwrap();
+        std::fs::rename(&self.aside, &self.file).unwrap();
+    }
+}
+
+/// Shows: M-5, M-12
+#[test]
+fn disk_that_fails_for_a_moment_ends_no_message() {
+    let mut devices = Devices::paired(CEDE);
+    devices.b.stop();
+    wait_until("the laptop knows that the server is away", || !devices.a.status().peers[0].connected);
+    let letter = tell(&devices.a, "server", "good morning");
+    // Words that were told in this run are not read again.
+    devices.a.kill();
+    devices.a.start();
+    let words_of_a = Unreadable::at(&devices.a);
+    devices.b.start();
+    wait_until("it was to be sent", || devices.a.log().contains("the words of a message cannot be read now"));
+    assert_eq!(state_at(&devices.a, &letter.id), "queued");
+    words_of_a.end();
+    wait_until("it is there", || state_at(&devices.a, &letter.id) == "received");
+    let words_of_b = Unreadable::at(&devices.b);
+    for _ in 0..4 {
+        let failed = refused(words(&devices.b, &letter.id));
+        assert!(failed.why.starts_with("cannot open an object: "), "{failed:?}");
+    }
+    words_of_b.end();
+    assert_eq!(words(&devices.b, &letter.id).unwrap(), "good morning", "what the disk failed counts for nothing");
+}
+
+/// Shows: E-1, M-5
+#[test]
+fn disk_that_fails_for_a_moment_hides_no_task() {
+    let mut devices = desk();
+    stand_in(&devices.a, "claude", "echo ran");
+    let task = AskRequest {
+        device: "laptop".to_owned(),
+        task: "look".to_owned(),
+        scope: TaskScope { minutes: 5, directory: Some("/".to_owned()), ..TaskScope::default() },
+        ..AskRequest::default()
+    };
+    devices.b.ask(Command::Ask(task)).unwrap();
+    question(&devices.a);
+    let id = letters(&devices.a, false, false).pop().unwrap().id;
+    devices.a.kill();
+    let words = Unreadable::at(&devices.a);
+    devices.a.start();
+    wait_until("it was looked into", || devices.a.log().contains("a message cannot be looked into now"));
+    let failed = refused(devices.a.ask(Command::MarkLetter { id, acted: true }));
+    assert!(failed.why.starts_with("cannot open an object: "), "a task ends by its answer only: {failed:?}");
+    words.end();
+    question(&devices.a);
 }

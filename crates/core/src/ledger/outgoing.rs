@@ -364,8 +364,17 @@ impl Ledger {
         self.move_sent(queued.into_iter().map(refused).collect(), now);
     }
 
-    /// The words of a letter cannot be read here: it never leaves.
-    pub fn words_lost(&mut self, id: LetterId, now: Now) {
+    /// Whether a frame is the one that an answer is waited for. One that is not must not leave any more: the answer to a later
+    /// one is taken as the answer to all before it.
+    pub fn awaits(&self, peer: DeviceId, incarnation: Incarnation, number: u64) -> bool {
+        self.outs.get(&(peer, incarnation)).is_some_and(|stream| stream.exchange == Exchange::Waiting(number))
+    }
+
+    /// The words of a letter of this frame are not here any more: it never leaves.
+    pub fn words_lost(&mut self, id: LetterId, number: u64, now: Now) {
+        if !self.awaits(id.stream, id.incarnation, number) {
+            return;
+        }
         self.move_sent(vec![(id, LetterState::Refused(Refusal::IntegrityFailed))], now);
         self.retry((id.stream, id.incarnation), now);
     }

@@ -10,7 +10,7 @@ use cede_wire::letter::{Letter, LetterId, LetterRoom, LetterState};
 use cede_wire::refusal::Refusal;
 use cede_wire::task::{Part, TaskOutcome};
 
-use super::words_of;
+use super::{unread, words_of, words_to_list};
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
@@ -50,7 +50,7 @@ impl Actor {
             let begins = context.block(move |context| {
                 digests
                     .iter()
-                    .map(|digest| words_of(context, digest).map_or_else(String::new, |one| begins(&said(&one))))
+                    .map(|digest| words_to_list(context, digest).map_or_else(String::new, |one| begins(&said(&one))))
                     .collect::<Vec<_>>()
             });
             let Ok(begins) = begins.await else { return };
@@ -282,11 +282,17 @@ async fn read(context: &Context, letter: Standing, came: bool, replies: Replies)
     let Ok(words) = context.block(move |context| words_of(context, &digest)).await else { return };
     let id = letter.kept.id;
     let shown = context.ask(move |actor| {
-        let now = actor.context.clock.now();
+        let (now, what) = (actor.context.clock.now(), "the message cannot be read");
+        let words = words.map_err(|error| {
+            if came && !actor.read_only {
+                actor.ledger.unread(id);
+            }
+            unread(what, &error)
+        })?;
         let Some(words) = words else {
             actor.ledger.failed(id, now);
             let why = "its words are not on the disk any more, or are damaged";
-            return Err(failure(exit::FAILED, "the message cannot be read", why, "cede doctor"));
+            return Err(failure(exit::FAILED, what, why, "cede doctor"));
         };
         if came {
             // One that ended before stays as it ended, and can be read.

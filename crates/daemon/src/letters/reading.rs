@@ -5,7 +5,7 @@ use cede_wire::control::{Answer, Failure, exit};
 use cede_wire::letter::LetterState;
 
 use super::people::said;
-use super::{begins, words_of};
+use super::{begins, unread, words_of};
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
@@ -41,6 +41,12 @@ async fn read(context: &Context, letter: Standing) -> Result<Answer, Failure> {
     let words = context.block(move |context| words_of(context, &digest)).await.map_err(stopping)?;
     let read = context.ask(move |actor| {
         let what = "the message cannot be read";
+        let words = words.map_err(|error| {
+            if !actor.read_only {
+                actor.ledger.unread(id);
+            }
+            unread(what, &error)
+        })?;
         let Some(words) = words else {
             actor.ledger.failed(id, actor.context.clock.now());
             let why = "its words are not on the disk any more, or are damaged";

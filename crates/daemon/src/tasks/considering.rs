@@ -9,6 +9,7 @@ use cede_core::authority::{
     CapabilityDecision, CapabilityRefusal, DecidedBy, Delegation, Permission, Permit, RequestId,
 };
 use cede_core::limits::PENDING_PER_PEER;
+use cede_store::objects::ObjectError;
 use cede_wire::audit::{AuditOf, AuditOutcome};
 use cede_wire::authority::Rule;
 use cede_wire::id::DeviceId;
@@ -25,7 +26,7 @@ use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::clock::unix_ms;
 use crate::context::Context;
-use crate::letters::words_of;
+use crate::letters::{in_words, words_of};
 use crate::{limits, sessions};
 
 /// What would be done, as it is found out here. It is compared, so it holds nothing that changes by itself.
@@ -244,16 +245,29 @@ impl Actor {
         tokio::spawn(async move {
             let found = context.block(move |context| {
                 let gone = || (Refusal::IntegrityFailed, "the words of the task cannot be read".to_owned());
-                let letter = words_of(context, &digest).ok_or_else(gone)?;
-                Ok((plan(context, id, &letter, &scope)?, letter))
+                let Some(letter) = words_of(context, &digest)? else { return Ok(Err(gone())) };
+                Ok(plan(context, id, &letter, &scope).map(|plan| (plan, letter)))
             });
             let Ok(found) = found.await else { return };
             let begin = move |actor: &mut Self| {
-                actor.begin_task(id, permit, found);
+                match found {
+                    Ok(found) => actor.begin_task(id, permit, found),
+                    Err(error) => actor.words_unread(id, &error),
+                }
                 actor.fill_places();
             };
             context.tell(begin).await;
         });
+    }
+
+    /// The disk does not give the words of a task now. It is asked about once more.
+    fn words_unread(&mut self, id: LetterId, error: &ObjectError) {
+        let Some(Waiting { stage: Stage::Placed(of), .. }) = self.tasks.waiting.get(&id) else { return };
+        let (of, why) = (*of, in_words(error));
+        tracing::warn!(peer = %id.origin.short(), id = id.short(), why, "a task cannot be read now; it waits");
+        self.become_stage(id, Stage::Idle);
+        self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Failed);
+        self.consider_later(id.origin);
     }
 
     fn begin_task(&mut self, id: LetterId, permit: Permit, found: Result<(Plan, Letter), Hindrance>) {

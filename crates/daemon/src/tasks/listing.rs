@@ -14,7 +14,7 @@ use super::{Stage, answer_among};
 use crate::actor::Actor;
 use crate::context::{Context, Stopping};
 use crate::control::Replies;
-use crate::letters::{begins, words_of};
+use crate::letters::{begins, words_to_list};
 use crate::limits;
 use crate::offering::{failure, stopping};
 
@@ -287,8 +287,8 @@ async fn read_all(context: &Context, rows: Vec<Row>) -> Result<Vec<Read>, Stoppi
 }
 
 fn read(context: &Context, row: Row) -> Read {
-    let letter = row.words.and_then(|digest| words_of(context, &digest));
-    let result = answer_among(context, &row.answers);
+    let letter = row.words.and_then(|digest| words_to_list(context, &digest));
+    let result = answer_among(context, &row.answers).unwrap_or_default();
     Read { row, letter, result }
 }
 

@@ -496,3 +496,34 @@ fn words_about_letters_that_nobody_has_change_nothing() {
     mesh.at(LAPTOP).ledger.retry((SERVER, id.incarnation), now);
     assert!(mesh.at(LAPTOP).ledger.poll().is_none(), "and without a line nobody is asked");
 }
+
+/// Shows: M-1, M-5
+#[test]
+fn words_that_are_found_lost_end_no_letter_of_a_frame_that_is_not_waited_for() {
+    let mut mesh = Mesh::pair();
+    let slow = |mesh: &mut Mesh| {
+        let (facts, now) = (mesh.facts("words"), mesh.now);
+        mesh.letters.insert(facts.digest, facts);
+        let id = mesh.at(LAPTOP).ledger.tell(Told { to: SERVER, facts, expires: limits::LETTER_TTL }, now).unwrap();
+        mesh.drain(LAPTOP);
+        match mesh.at(LAPTOP).said.pop() {
+            Some((SERVER, Said::Letters(post))) => (id, post),
+            other => panic!("no letters: {other:?}"),
+        }
+    };
+    let before = mesh.tell(LAPTOP, SERVER);
+    // Its words are read for so long that the receiver is asked again, and gets it by another frame.
+    let (late, frame) = slow(&mut mesh);
+    mesh.wait(limits::LETTER_ANSWER);
+    let (lost, next) = slow(&mut mesh);
+    let now = mesh.now;
+    let ledger = &mut mesh.at(LAPTOP).ledger;
+    assert!(!ledger.awaits(SERVER, frame.incarnation, frame.number));
+    ledger.words_lost(late, frame.number, now);
+    assert!(ledger.awaits(SERVER, next.incarnation, next.number));
+    ledger.words_lost(lost, next.number, now);
+    mesh.settle();
+    assert_eq!(mesh.state(LAPTOP, late), Some(LetterState::Received), "it is there");
+    assert_eq!(mesh.state(LAPTOP, lost), Some(LetterState::Refused(Refusal::IntegrityFailed)));
+    assert_eq!(mesh.inbox(SERVER), [before, late]);
+}
