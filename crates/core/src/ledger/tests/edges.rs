@@ -525,5 +525,6 @@ fn words_that_are_found_lost_end_no_letter_of_a_frame_that_is_not_waited_for() {
     mesh.settle();
     assert_eq!(mesh.state(LAPTOP, late), Some(LetterState::Received), "it is there");
     assert_eq!(mesh.state(LAPTOP, lost), Some(LetterState::Refused(Refusal::IntegrityFailed)));
+    assert!(mesh.nodes[&SERVER].ledger.knows(LAPTOP, lost.incarnation, lost.seq), "its place is filled");
     assert_eq!(mesh.inbox(SERVER), [before, late]);
 }

@@ -243,24 +243,6 @@ fn places_of_letters_that_ended_here_are_said_once_and_then_history() {
     assert_eq!(load(&mesh).unwrap().0, 2, "after a restart too");
 }
 
-/// Shows: M-6
-#[test]
-fn letter_whose_words_cannot_be_read_never_leaves_and_its_place_is_filled() {
-    let mut mesh = Mesh::pair();
-    mesh.cut(LAPTOP, SERVER);
-    let id = mesh.tell(LAPTOP, SERVER);
-    let now = mesh.now;
-    mesh.at(LAPTOP).ledger.words_lost(id, now);
-    assert_eq!(mesh.state(LAPTOP, id), Some(LetterState::Refused(Refusal::IntegrityFailed)));
-    mesh.join(LAPTOP, SERVER);
-    assert!(mesh.nodes[&SERVER].ledger.knows(LAPTOP, id.incarnation, id.seq));
-    assert_eq!(mesh.inbox(SERVER), []);
-    // Where a link stands it is asked again how far the peer is.
-    let other = mesh.tell(LAPTOP, SERVER);
-    mesh.at(LAPTOP).ledger.words_lost(other, now);
-    assert_eq!(mesh.said(LAPTOP).len(), 1);
-}
-
 /// Shows: M-9
 #[test]
 fn replies_are_counted_in_their_own_conversation_and_up_to_the_last_one() {
