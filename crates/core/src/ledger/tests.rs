@@ -2,7 +2,9 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
-use cede_wire::letter::{GoneWhy, LetterFacts, LetterId, LetterReceipt, LetterReceipts, LetterRoom, LetterState};
+use cede_wire::letter::{
+    GoneWhy, LetterFacts, LetterId, LetterReceipt, LetterReceipts, LetterRecord, LetterRoom, LetterState,
+};
 use cede_wire::message::PeerMessage;
 use cede_wire::record::{Doubt, Record};
 use cede_wire::refusal::Refusal;
@@ -603,6 +605,8 @@ fn shortened_journal_says_the_same_of_letters() {
         };
         assert_eq!(of(&short), of(&disk));
         assert_eq!(compact(device, &short), short, "it gets no shorter");
+        let read = |record: &&Record| matches!(record, Record::Letter(letter) if matches!(**letter, LetterRecord::Attempted { .. }));
+        assert_eq!(short.iter().filter(read).count(), usize::from(device == SERVER), "of those that were read alone");
     }
 }
 

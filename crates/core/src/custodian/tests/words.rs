@@ -78,6 +78,15 @@ fn word_that_an_attempt_is_over_counts_from_its_source_and_for_this_attempt() {
     assert!(net.nodes[B].custodian.arriving(session()).is_some(), "a letter of another ends it");
     net.deliver(A, B, &abort(handoff));
     assert!(net.nodes[B].custodian.arriving(session()).is_none());
+    net.ignore = Box::new(|event| matches!(event, Event::AskOperator(_)));
+    net.nodes[A].custodian.cancel(session(), Refusal::Cancelled, "");
+    net.drain(A);
+    let handoff = net.give(A, B);
+    net.deliver(C, B, &abort(handoff));
+    net.deliver(A, B, &abort(HandoffId::new([99; 16])));
+    assert!(net.nodes[B].custodian.asked(session()).is_some(), "nor a question");
+    net.deliver(A, B, &abort(handoff));
+    assert!(net.nodes[B].custodian.asked(session()).is_none());
 }
 
 /// Shows: H-3
