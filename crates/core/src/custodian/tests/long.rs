@@ -219,3 +219,27 @@ fn votes_of_what_was_told_are_not_counted_again() {
     }
     assert_eq!(net.nodes[C].custodian.told[&a.device()].head(), last.hash());
 }
+
+/// Shows: H-7
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of signatures take the interpreter hours")]
+fn certificate_that_nobody_answers_comes_with_the_whole_chain_now_and_then() {
+    let mut net = with_records(limits::WHOLE_CHAIN + 6, false);
+    net.link(A, B);
+    net.lose = Box::new(|message| matches!(message, PeerMessage::Release { .. }));
+    net.give(A, B);
+    assert!(matches!(net.standing(A), Some(Standing::ReleasedTo(_))));
+    net.sent.clear();
+    for _ in 0..8 {
+        let (at, _) = net.nodes[A].custodian.poll_timeout().unwrap();
+        net.now.monotonic = at;
+        let now = net.now;
+        net.nodes[A].custodian.handle_timeout(now);
+        net.drain(A);
+    }
+    let whole = net.sent.iter().filter_map(|(_, message)| {
+        let PeerMessage::Release { chain, .. } = message else { return None };
+        Some(chain.len() > limits::WHOLE_CHAIN)
+    });
+    assert_eq!(whole.collect::<Vec<_>>(), [false, false, false, true, false, false, false, true]);
+}
