@@ -175,8 +175,10 @@ impl Actor {
                 self.handle_take(asker, question);
             }
             PeerMessage::TakeAnswer { request, answer } => {
-                if answer.is_err() && !self.takes.is_asked(from, request) {
-                    self.take_withdrawn(from, request);
+                match &answer {
+                    _ if self.takes.is_asked(from, request) => {}
+                    Err(_) => self.take_withdrawn(from, request),
+                    Ok(handoff) => self.refuse_what_is_not_asked_for(from, request, *handoff),
                 }
                 self.takes.answer(from, request, answer);
                 self.end_refused_takes();

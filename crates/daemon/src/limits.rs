@@ -101,6 +101,8 @@ pub(crate) const CAPTURES: u32 = 5;
 /// Pause before such a repetition.
 pub(crate) const CAPTURE_PAUSE: Duration = Duration::from_millis(300);
 
+/// Questions for sessions that were taken back, of which their owners are told again.
+pub(crate) const WITHDRAWN_TAKES: usize = 64;
 /// How long a session that has just come is waited for before it is offered again.
 pub(crate) const PLACE_WAIT: Duration = Duration::from_secs(10);
 /// Pause between two looks at it.

@@ -1,6 +1,6 @@
 //! `cede take`: the owner is asked to hand a session over to this device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use cede_agent::adapter::AgentError;
@@ -27,6 +27,7 @@ use crate::limits;
 use crate::moves::Story;
 use crate::offering::{Order, cancelled, exit_of, failure, not_captured, stopping};
 use crate::payload::{Leaves, PayloadError, Wanted};
+use crate::withdrawing::withdrawal;
 
 /// The sessions that this device asked for.
 #[derive(Default)]
@@ -39,6 +40,8 @@ pub(crate) struct Takes {
     refused: Vec<(SessionId, Refusal, String)>,
     /// Questions of peers whose session is being looked up or counted.
     looking: Vec<TakeQuestion>,
+    /// What was asked and is not wanted any more, the newest last.
+    withdrawn: VecDeque<(DeviceId, u64)>,
 }
 
 /// A question to the owner.
@@ -61,6 +64,19 @@ impl Takes {
             self.expected.remove(&session);
         }
         expected
+    }
+
+    /// Whether something is asked of this device.
+    pub(crate) fn asks(&self, device: DeviceId) -> bool {
+        self.asked.values().any(|asked| asked.owner == device)
+    }
+
+    /// The owner may not hear of it now: it is told again when a link comes up.
+    pub(crate) fn withdrawn(&mut self, owner: DeviceId, request: u64) {
+        self.withdrawn.push_back((owner, request));
+        if self.withdrawn.len() > limits::WITHDRAWN_TAKES {
+            self.withdrawn.pop_front();
+        }
     }
 
     pub(crate) fn waits_for(&self, device: DeviceId) -> bool {
@@ -126,6 +142,7 @@ impl Takes {
     /// Nothing is looked up or counted for devices that are no members any more.
     pub(crate) fn forget(&mut self, member: impl Fn(DeviceId) -> bool) {
         self.looking.retain(|question| member(question.from));
+        self.withdrawn.retain(|(owner, _)| member(*owner));
     }
 
     /// What was looked up or counted for a question is here. False: nobody wants it any more.
@@ -309,8 +326,10 @@ impl Actor {
 
     /// The owner may have lost the question, or its answer may have been lost: asks again. Source: SPEC H-16.
     pub(crate) fn repeat_takes(&mut self, owner: DeviceId) {
-        for question in self.takes.open_to(owner) {
-            self.send(owner, question);
+        let withdrawn = self.takes.withdrawn.iter().filter(|(device, _)| *device == owner);
+        let withdrawn: Vec<_> = withdrawn.map(|(_, request)| withdrawal(*request)).collect();
+        for message in withdrawn.into_iter().chain(self.takes.open_to(owner)) {
+            self.send(owner, message);
         }
     }
 

@@ -117,8 +117,23 @@ impl Actor {
     /// What was asked of an owner is wanted no more.
     pub(crate) fn withdraw_take(&mut self, session: SessionId) {
         if let Some((owner, request)) = self.takes.done(session) {
-            let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
-            self.send(owner, PeerMessage::TakeAnswer { request, answer });
+            self.takes.withdrawn(owner, request);
+            self.send(owner, withdrawal(request));
+        }
+    }
+
+    /// An owner that was not heard when it was told, or is answering a question of an earlier run of this device, hands over
+    /// what nobody waits for.
+    pub(crate) fn refuse_what_is_not_asked_for(&mut self, owner: DeviceId, request: u64, handoff: HandoffId) {
+        // Where this device asks again it may be the answer to that.
+        if self.takes.asks(owner) {
+            return;
+        }
+        self.send(owner, withdrawal(request));
+        let comes = |id: &SessionId| self.received_now(*id) == Some(handoff);
+        let coming = self.custodian.sessions().map(|(id, _)| id).find(comes);
+        if let Some(session) = coming {
+            self.custodian.receive_failed(session, handoff, Refusal::Cancelled, "nobody asks for it any more");
         }
     }
 
@@ -148,3 +163,9 @@ impl Actor {
 }
 
 const NOT_CANCELLED: &str = "nothing was cancelled";
+
+/// What tells an owner that a question is taken back.
+pub(crate) fn withdrawal(request: u64) -> PeerMessage {
+    let answer = Err((Refusal::Cancelled, "it was withdrawn by the device that asked".to_owned()));
+    PeerMessage::TakeAnswer { request, answer }
+}

@@ -156,6 +156,28 @@ fn cancel_of_what_is_staged_leaves_it_to_the_owner_and_claims_nothing() {
     assert!(staged > 0, "it was released each time before");
 }
 
+/// Its question reaches the owner, and the device that asked has died and knows of none any more.
+///
+/// Shows: H-15
+#[test]
+fn session_does_not_come_to_a_device_that_does_not_ask_for_it_any_more() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, id) = adopted(&devices.a);
+    signal(devices.a.pid(), "STOP");
+    let _taken = asked(&devices.b, id);
+    std::thread::sleep(Duration::from_millis(300));
+    devices.b.kill();
+    devices.b.start();
+    signal(devices.a.pid(), "CONT");
+    wait_until("the owner answers", || devices.a.log().contains("captured entries"));
+    devices.wait_for_link();
+    wait_until("it hands nothing over", || devices.a.status().moves.is_empty());
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(state(&devices.a, id), "in charge here");
+    // Who asks again gets it.
+    assert!(matches!(asked(&devices.b, id).end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+}
+
 /// Shows: H-6, L-5
 #[test]
 fn move_to_a_device_that_lets_this_one_in_no_more_ends_while_its_bytes_travel() {
