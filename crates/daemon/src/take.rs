@@ -79,6 +79,10 @@ impl Takes {
         }
     }
 
+    pub(crate) fn was_withdrawn(&self, owner: DeviceId, request: u64) -> bool {
+        self.withdrawn.contains(&(owner, request))
+    }
+
     pub(crate) fn waits_for(&self, device: DeviceId) -> bool {
         self.asked.values().any(|asked| asked.owner == device && !asked.offered)
     }

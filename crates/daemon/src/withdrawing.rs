@@ -126,7 +126,7 @@ impl Actor {
     /// what nobody waits for.
     pub(crate) fn refuse_what_is_not_asked_for(&mut self, owner: DeviceId, request: u64, handoff: HandoffId) {
         // Where this device asks again it may be the answer to that.
-        if self.takes.asks(owner) {
+        if self.takes.asks(owner) && !self.takes.was_withdrawn(owner, request) {
             return;
         }
         self.send(owner, withdrawal(request));

@@ -163,13 +163,18 @@ fn cancel_of_what_is_staged_leaves_it_to_the_owner_and_claims_nothing() {
 fn session_does_not_come_to_a_device_that_does_not_ask_for_it_any_more() {
     let mut devices = Devices::friends(CEDE);
     let (_, id) = adopted(&devices.a);
+    // It knows whom to ask without asking.
+    devices.a.to("server", id).unwrap();
+    devices.b.to("laptop", id).unwrap();
+    let captured = |device: &Device| device.log().matches("captured entries").count();
+    let before = captured(&devices.a);
     signal(devices.a.pid(), "STOP");
     let _taken = asked(&devices.b, id);
     std::thread::sleep(Duration::from_millis(300));
     devices.b.kill();
     devices.b.start();
     signal(devices.a.pid(), "CONT");
-    wait_until("the owner answers", || devices.a.log().contains("captured entries"));
+    wait_until("the owner answers", || captured(&devices.a) > before);
     devices.wait_for_link();
     wait_until("it hands nothing over", || devices.a.status().moves.is_empty());
     std::thread::sleep(Duration::from_millis(500));

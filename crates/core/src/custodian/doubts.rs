@@ -128,6 +128,10 @@ impl Custodian {
         }
         if let Role::Unconfirmed(says) = &state.role {
             state.role = (**says).clone();
+            // What was not asked for in the doubt is asked for now.
+            if let Role::Designate(missing) = &mut state.role {
+                missing.ask_at = self.clock;
+            }
             self.resume(session);
         }
     }
