@@ -31,16 +31,15 @@ fn move_is_withdrawn_by_the_title_of_its_session() {
     let devices = Devices::paired(CEDE);
     let (a, b) = (&devices.a, &devices.b);
     let (one, other) = (session(a, "one/parser"), session(a, "two/parser"));
-    let here = [one, other].map(|id| a.open(Command::To(request("server", id))).unwrap());
+    let [first, second] = [one, other].map(|id| a.open(Command::To(request("server", id))).unwrap());
     wait_until("both are asked for", || b.status().approvals.len() == 2);
     let failed = refused(cancel(a, "parser"));
     assert_eq!(failed.exit, exit::USAGE);
     assert!(failed.why.contains(&one.short()) && failed.why.contains(&other.short()), "{}", failed.why);
     assert_eq!(cancel(a, &one.to_string()).unwrap(), "cancelled; the session is in charge here");
+    assert_eq!(refused(first.end(&mut |_| {}).unwrap()).refusal, Some(Refusal::Cancelled));
     assert_eq!(cancel(a, "parser").unwrap(), "cancelled; the session is in charge here");
-    for asked in here {
-        assert_eq!(refused(asked.end(&mut |_| {}).unwrap()).refusal, Some(Refusal::Cancelled));
-    }
+    assert_eq!(refused(second.end(&mut |_| {}).unwrap()).refusal, Some(Refusal::Cancelled));
     assert_eq!(refused(cancel(a, "parser")).exit, exit::FAILED, "nothing is under way any more");
     let taken = b.open(Command::Take { session: one.to_string(), wait: false, carry_only: false }).unwrap();
     question(a);
