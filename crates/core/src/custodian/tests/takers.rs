@@ -10,7 +10,7 @@ use crate::electorate::VotesError;
 use crate::limits;
 
 /// Five devices; A, the owner, is gone, and B asks for votes that nobody hears of.
-fn asking() -> Net {
+pub(super) fn asking() -> Net {
     let mut net = Net::new(5);
     net.turn(A, 1);
     net.heal();

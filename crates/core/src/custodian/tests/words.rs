@@ -424,14 +424,7 @@ fn device_that_took_a_session_puts_it_in_its_place_after_a_restart_too() {
 /// Shows: H-31
 #[test]
 fn device_that_gives_its_vote_to_another_one_asks_for_none_any_more() {
-    let mut net = Net::new(5);
-    net.turn(A, 1);
-    net.heal();
-    net.give(A, B);
-    net.give(B, A);
-    net.lose_device(A);
-    net.lose = Box::new(|message| matches!(message, PeerMessage::SeizeQuery { .. }));
-    net.seize(B).unwrap();
+    let mut net = takers::asking();
     let over = |event: &Event| matches!(event, Event::NotSeized { refusal: Refusal::StaleToken, .. });
     net.seize(B).unwrap();
     assert_eq!(net.told(B, over), 0, "its own vote ends nothing");
