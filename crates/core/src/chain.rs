@@ -322,6 +322,17 @@ impl Chain {
         (next.from == device).then_some(release)
     }
 
+    /// Who took the session over by force after the release of `handoff` and before its new owner gave it on. None too where
+    /// that one did so itself.
+    pub fn passed_by(&self, handoff: HandoffId) -> Option<DeviceId> {
+        let is_it = |record: &Custody| matches!(record, Custody::Release(release) if release.handoff == handoff);
+        let at = self.records.iter().position(is_it)?;
+        match (&self.records[at], self.records.get(at + 1)?) {
+            (Custody::Release(release), next @ Custody::Seize(_)) => Some(next.owner()).filter(|by| *by != release.to),
+            (_, Custody::Genesis(_) | Custody::Release(_) | Custody::Seize(_)) => None,
+        }
+    }
+
     /// The handoff with which `device` gave the session away last.
     pub fn left_by(&self, device: DeviceId) -> Option<HandoffId> {
         self.releases().find(|release| release.from == device).map(|release| release.handoff)

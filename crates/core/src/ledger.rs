@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use cede_wire::id::{DeviceId, Hash, Incarnation, SessionId};
 use cede_wire::letter::{KeptLetter, LetterFacts, LetterId, LetterRecord, LetterState};
 use cede_wire::record::Record;
+use cede_wire::refusal::Refusal;
 
 use crate::limits;
 use crate::now::Now;
@@ -257,10 +258,12 @@ impl Ledger {
         newest.any(|letter| letter.kept.state.is_none() && letter.kept.at_unix_ms > unix_ms)
     }
 
-    /// Every device that letters went to or came from.
+    /// Every device that letters went to or came from, also those that others passed on and that wait here.
     pub fn peers(&self) -> BTreeSet<DeviceId> {
         let kept_out = self.quarantined.iter().copied();
-        self.outs.keys().chain(self.ins.keys()).map(|key| key.0).chain(kept_out).collect()
+        let told = self.inbox().filter(Standing::waits).map(|letter| letter.first().origin);
+        let told = told.filter(|origin| *origin != self.me);
+        self.outs.keys().chain(self.ins.keys()).map(|key| key.0).chain(kept_out).chain(told).collect()
     }
 
     /// Whether a place of a peer's stream is known.
@@ -323,14 +326,16 @@ impl Ledger {
 
     /// Everything about a peer that is no member any more goes.
     pub fn forget(&mut self, device: DeviceId, now: Now) {
-        let outs: Vec<StreamKey> = keys(&self.outs, device);
-        let ins: Vec<StreamKey> = keys(&self.ins, device);
-        if outs.is_empty() && ins.is_empty() && !self.quarantined.contains(&device) {
+        if !self.peers().contains(&device) {
             return;
         }
         self.persist(vec![LetterRecord::Forgotten { device }]);
         let back = self.drop_peer(device);
         self.end_twins(back, now);
+        let told = self.inbox().filter(|letter| letter.waits() && letter.first().origin == device);
+        let refused = LetterState::Refused(Refusal::NotGranted);
+        let refused = told.map(|letter| (letter.kept.id, refused)).collect();
+        self.end_got(refused, now);
     }
 
     /// Letters wait here again. One that came back meanwhile by another way has a copy here, and is one letter: its teller hears

@@ -378,7 +378,8 @@ impl Actor {
         if device == self.context.local.device() {
             return self.name.clone();
         }
-        self.peers.name(device).unwrap_or_else(|| device.short())
+        let former = || self.peers.former_name(device).map(|name| format!("{name} (removed)"));
+        self.peers.name(device).or_else(former).unwrap_or_else(|| device.short())
     }
 }
 

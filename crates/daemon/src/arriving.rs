@@ -35,7 +35,7 @@ use crate::errands::Errand;
 use crate::hands::{Hands, Turn};
 use crate::limits;
 use crate::moves::Story;
-use crate::offering::{exit_of, failure};
+use crate::offering::{exit_of, failure, reason};
 use crate::receiving::{self, Fetch, FetchError};
 
 /// What the actor knows of a session that arrives.
@@ -508,8 +508,8 @@ impl Actor {
 
     /// It does not come: nothing of it is asked for any more.
     pub(crate) fn end_arriving(&mut self, session: SessionId, refusal: Refusal, detail: &str) {
-        let why = if detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {detail}") };
-        self.end_not_come(session, (refusal, detail), failure(exit_of(refusal), NOT_COME, &why, cure_of(refusal)));
+        let failed = failure(exit_of(refusal), NOT_COME, &reason(refusal, detail), cure_of(refusal));
+        self.end_not_come(session, (refusal, detail), failed);
     }
 
     /// The same, in other words for whoever waits.

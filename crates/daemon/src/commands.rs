@@ -252,6 +252,12 @@ impl Actor {
             0 => {}
             queued => lost.push_str(&format!("; {queued} messages that wait for it are told to nobody")),
         }
+        match self.letters_unread(|letter| letter.first().origin == device) {
+            0 => {}
+            unread => {
+                lost.push_str(&format!("; {unread} messages of it that nobody read are kept no more: cede inbox"))
+            }
+        }
         lost
     }
 

@@ -76,7 +76,8 @@ impl Actor {
         let session = order.session();
         if self.leaving.contains_key(&session) {
             let why = "another move of this session is under way";
-            return Err(failure(exit::FAILED, "the session was not offered", why, "cede status"));
+            let failed = failure(offering::exit_of(Refusal::Busy), "the session was not offered", why, "cede status");
+            return Err(Failure { refusal: Some(Refusal::Busy), ..failed });
         }
         let (key, destination) = (order.info.key.clone(), order.destination);
         let movement = self.enlist(session, key, destination, order.take);
@@ -138,6 +139,9 @@ impl Actor {
                     self.report(Story::Going(session), Phase::Abandoned, (0, 0), 0, &failed.why);
                 }
                 failed.now_at.get_or_insert_with(|| self.in_charge(session));
+                if self.custodian.unclaimed().any(|(id, _)| id == session) {
+                    failed.cure = format!("cede claim {}", session.short());
+                }
                 ReplyBody::Failed(failed)
             }
         };
@@ -239,23 +243,27 @@ impl Actor {
         self.raise_fences([session]);
     }
 
-    pub(crate) fn leaving_retired(&mut self, session: SessionId, _handoff: HandoffId) {
-        if let Some(view) = self.moves.get_mut(Story::Going(session))
-            && let Some(frozen) = view.frozen
-        {
-            view.pause_ms = millis(frozen);
-        }
-        self.report(Story::Going(session), Phase::Committed, (0, 0), 0, "");
+    pub(crate) fn leaving_retired(&mut self, session: SessionId, handoff: HandoffId) {
         let over = self.leaving.get(&session).map(|leaving| leaving.number);
-        self.leaving_event(session, LeavingEvent::Retired);
+        if let Some(by) = self.custodian.chain(session).and_then(|chain| chain.passed_by(handoff)) {
+            self.leaving_passed(session, by);
+        } else {
+            if let Some(view) = self.moves.get_mut(Story::Going(session))
+                && let Some(frozen) = view.frozen
+            {
+                view.pause_ms = millis(frozen);
+            }
+            self.report(Story::Going(session), Phase::Committed, (0, 0), 0, "");
+            self.leaving_event(session, LeavingEvent::Retired);
+        }
         let context = self.context.clone();
         tokio::task::spawn_blocking(move || base::keep_records(&context, session, over));
     }
 
     /// The session was taken over by force: nobody waits any more for the word of the one that it was released to.
-    pub(crate) fn leaving_passed(&mut self, session: SessionId) {
-        let why = "it was taken back by force before its new owner had answered";
-        self.leaving_event(session, LeavingEvent::Over(Refusal::StaleToken, why.to_owned()));
+    pub(crate) fn leaving_passed(&mut self, session: SessionId, by: DeviceId) {
+        let why = format!("{} took it over by force before its new owner had answered", self.device_name(by));
+        self.leaving_event(session, LeavingEvent::Over(Refusal::StaleToken, why));
     }
 
     pub(crate) fn leaving_link_down(&mut self, device: DeviceId) {

@@ -199,6 +199,8 @@ impl Actor {
             self.ledger.forget(stranger, now);
             self.end_watches_of(stranger);
         }
+        // What had gone to one of them waits here again.
+        self.pass_letters_on();
     }
 
     /// A letter that was told a short time ago is worth looking for the peer often.

@@ -164,6 +164,10 @@ pub(crate) const REACH: Duration = Duration::from_secs(10);
 pub(crate) const SILENT: Duration = Duration::from_secs(7);
 /// How long an address that a person names is tried before it is noted as it is.
 pub(crate) const PROBE: Duration = Duration::from_secs(3);
+/// Time in which a device that is connected says that it knows a newer owner of what is to be taken over by force.
+pub(crate) const CUSTODY_WAIT: Duration = Duration::from_secs(1);
+/// Pause between two looks whether one did.
+pub(crate) const CUSTODY_LOOK: Duration = Duration::from_millis(50);
 /// Pause between two looks whether it stands, or never will.
 pub(crate) const REACH_LOOK: Duration = Duration::from_secs(1);
 /// How long a look at the agents' stores may be reused.

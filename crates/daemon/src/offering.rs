@@ -242,6 +242,15 @@ pub(crate) fn exit_of(refusal: Refusal) -> u8 {
     }
 }
 
+/// A refusal with what was said of it. A peer's words may name it already.
+pub(crate) fn reason(refusal: Refusal, detail: &str) -> String {
+    match detail {
+        "" => refusal.word().to_owned(),
+        said if said.starts_with(refusal.word()) => said.to_owned(),
+        said => format!("{refusal}: {said}"),
+    }
+}
+
 pub(crate) fn stopping(why: Stopping) -> Failure {
     match why {
         Stopping::Told => failure(exit::FAILED, "the daemon stops", "it was told to", "start it again with: cede up"),

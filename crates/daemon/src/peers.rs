@@ -16,7 +16,7 @@ use cede_mesh::membership::MembershipLog;
 use cede_seal::stream::HEADER_BYTES;
 use cede_wire::canonical::Signed;
 use cede_wire::id::{DeviceId, DeviceKey, MeshId, SessionId};
-use cede_wire::member::{Member, MemberChange, MemberEntry};
+use cede_wire::member::{Member, MemberEntry};
 use cede_wire::message::{Hello, PROTOCOL_MAX, PROTOCOL_MIN, PeerMessage};
 use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
@@ -129,14 +129,14 @@ impl Peers {
         self.member(device).is_some()
     }
 
-    /// A member's name, or the last name of one that left.
+    /// A member's name.
     pub(crate) fn name(&self, device: DeviceId) -> Option<String> {
         self.member(device).map(|member| member.name.clone())
     }
 
     /// What a device is called that is a member, or was one.
     pub(crate) fn former_name(&self, device: DeviceId) -> Option<String> {
-        self.log.as_ref().and_then(|log| former_name(log, device))
+        self.log.as_ref()?.name_of(&device).map(str::to_owned)
     }
 
     pub(crate) fn mesh(&self) -> Option<MeshId> {
@@ -751,37 +751,5 @@ async fn route(context: Context, device: DeviceId, link: Link) {
                 let _ = route.send(Routed { header, stream }).await;
             }
         });
-    }
-}
-
-fn former_name(log: &MembershipLog, device: DeviceId) -> Option<String> {
-    let changes = log
-        .entries()
-        .iter()
-        .rev()
-        .filter_map(|entry| Some(cede_seal::verify::verify(entry).ok()?.into_parts().0.change));
-    let mut came = changes.filter_map(|change| match change {
-        MemberChange::Genesis { first: member, .. } | MemberChange::Add(member) => Some(member),
-        MemberChange::Remove(_) => None,
-    });
-    came.find(|member| member.device() == device).map(|member| member.name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cede_seal::device::LocalDevice;
-
-    #[test]
-    fn device_that_was_removed_has_the_name_that_it_had() {
-        let [own, other] = [1, 2].map(|seed| LocalDevice::from_secret(&[seed; 32]));
-        let mut log = MembershipLog::genesis(&own, "laptop", [0; 16]).unwrap();
-        let member = Member { key: other.key(), name: "server".to_owned(), capabilities: Vec::new() };
-        log.add(&own, member).unwrap();
-        log.remove(&own, other.device()).unwrap();
-        assert!(!log.is_member(&other.device()));
-        assert_eq!(former_name(&log, other.device()).as_deref(), Some("server"));
-        assert_eq!(former_name(&log, own.device()).as_deref(), Some("laptop"));
-        assert_eq!(former_name(&log, DeviceId::new([9; 32])), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use cede_core::custodian::{Prospect, SeizeError, Standing};
 use cede_wire::audit::AuditAct;
@@ -14,8 +15,9 @@ use cede_wire::session::SessionKey;
 use crate::actor::Actor;
 use crate::context::Context;
 use crate::control::Replies;
+use crate::limits;
 use crate::moves::Story;
-use crate::offering::{failure, stopping};
+use crate::offering::{failure, reason, stopping};
 
 /// What the actor knows of seizes, of what they left behind, and of its own doubts.
 #[derive(Default)]
@@ -53,10 +55,10 @@ impl Actor {
             Ok(session) => session,
             Err(failed) => return replies.failed(failed),
         };
-        let (context, look) = (self.context.clone(), self.look_here(session));
+        let context = self.context.clone();
         tokio::spawn(async move {
-            let here = context.block(look).await;
-            let plan = context.ask(move |actor| actor.seize_plan(session, here.ok().flatten())).await;
+            let here = look_around(&context, session).await;
+            let plan = context.ask(move |actor| actor.seize_plan(session, here)).await;
             replies.settle(plan.map_err(stopping).and_then(|plan| plan));
         });
     }
@@ -99,9 +101,9 @@ impl Actor {
             return replies.failed(failure(exit::PENDING, NOT_TAKEN, why, "cede status"));
         }
         self.seizes.waiting.insert(session, replies);
-        let (context, look) = (self.context.clone(), self.look_here(session));
+        let context = self.context.clone();
         tokio::spawn(async move {
-            let here = context.block(look).await.ok().flatten();
+            let here = look_around(&context, session).await;
             context.tell(move |actor| actor.begin_seize(session, here)).await;
         });
     }
@@ -122,7 +124,7 @@ impl Actor {
     }
 
     /// How far the conversation goes that lies here since it left.
-    fn look_here(&self, session: SessionId) -> impl FnOnce(&Context) -> Option<Head> + Send + 'static {
+    fn look_here(&self, session: SessionId) -> impl FnOnce(&Context) -> Option<Head> + Send + use<> {
         let was_here = matches!(
             self.custodian.standing(session),
             Some(
@@ -142,7 +144,7 @@ impl Actor {
     pub(crate) fn seized_here(&mut self, session: SessionId, from: DeviceId, head: Head, staged: Option<HandoffId>) {
         tracing::warn!(session = %session.short(), from = %from.short(), turn = head.turn, "taken over by force");
         self.note_act(AuditAct::TookOver, None, Some(session));
-        self.leaving_passed(session);
+        self.leaving_passed(session, self.context.local.device());
         let title = self.placed.get(&session).map_or_else(String::new, |placed| placed.title.clone());
         let (other, member) = (from == self.context.local.device(), self.peers.is_member(from));
         let (from, to) = (self.device_name(from), self.name.clone());
@@ -192,14 +194,14 @@ impl Actor {
         silent: &[DeviceId],
     ) {
         let said = answers.iter().map(|(device, refusal, detail)| {
-            format!("{} says no ({refusal}: {})", self.device_name(*device), crate::scrutiny::detail(detail))
+            format!("{} says no ({})", self.device_name(*device), reason(*refusal, &crate::scrutiny::detail(detail)))
         });
         let silent: Vec<String> = silent.iter().map(|device| self.device_name(*device)).collect();
         let all: Vec<String> = said.chain(silent.iter().map(|name| format!("{name} did not answer"))).collect();
         let why = if all.is_empty() {
             "who is in charge, or what lies here of it, changed meanwhile".to_owned()
         } else {
-            format!("more than half of all devices must agree: {}", all.join("; "))
+            reason(refusal, &format!("more than half of all devices must agree: {}", all.join("; ")))
         };
         let exit = if refusal == Refusal::TimedOut { exit::TIMEOUT } else { exit::REFUSED };
         let again = format!("cede take --force {}", session.short());
@@ -253,6 +255,23 @@ impl Actor {
         };
         Failure { now_at: Some(self.last_known_owner(session)), ..failure(exit, NOT_TAKEN, &why, &cure) }
     }
+}
+
+/// How far goes what lies here, once those who are connected had the time to say that they know a newer owner.
+async fn look_around(context: &Context, session: SessionId) -> Option<Head> {
+    let known = move |actor: &mut Actor| actor.custodian.chain(session).map(cede_core::chain::Chain::head);
+    let ask = move |actor: &mut Actor| {
+        actor.custodian.ask_links();
+        let connected = actor.peers.members().iter().any(|member| actor.peers.is_connected(member.device()));
+        (connected, known(actor))
+    };
+    let (connected, before) = context.ask(ask).await.ok()?;
+    let given_up = Instant::now() + limits::CUSTODY_WAIT;
+    while connected && Instant::now() < given_up && context.ask(known).await == Ok(before) {
+        tokio::time::sleep(limits::CUSTODY_LOOK).await;
+    }
+    let look = context.ask(move |actor| actor.look_here(session)).await.ok()?;
+    context.block(look).await.ok().flatten()
 }
 
 /// The end of the turns that lie in the agent's store here, fenced or not. Blocks.

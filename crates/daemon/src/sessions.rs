@@ -153,7 +153,7 @@ impl Actor {
             bytes: info.bytes,
             version: info.version.clone(),
             updated_unix_ms: info.updated_unix_ms,
-            activity: Some(info.activity.clone()),
+            activity: Some(info.activity.clone()).filter(|_| self.custodian.may_act(id)),
             owner: self.owner_name(id),
             here,
             token: self.custodian.token(id),

@@ -25,7 +25,7 @@ use crate::errands::Errand;
 use crate::hearing::{Hearing, Line};
 use crate::limits;
 use crate::moves::Story;
-use crate::offering::{Order, cancelled, exit_of, failure, not_captured, stopping};
+use crate::offering::{Order, cancelled, exit_of, failure, not_captured, reason, stopping};
 use crate::payload::{Leaves, PayloadError, Wanted};
 use crate::withdrawing::withdrawal;
 
@@ -370,7 +370,7 @@ impl Actor {
                 self.report(Story::Coming(session), Phase::Preparing, (0, 0), 0, note);
                 continue;
             }
-            let why = format!("{refusal}: {detail}");
+            let why = reason(refusal, &detail);
             let full = refusal == Refusal::TooLarge;
             let away = self.custodian.owner(session).is_some_and(|owner| !self.peers.is_connected(owner));
             let cure = match crate::leaving::cure_of(refusal, &self.name) {

@@ -230,12 +230,18 @@ impl MembershipLog {
 
     /// Whether the device belonged to the mesh once and never will again.
     pub fn was_removed(&self, device: &DeviceId) -> bool {
-        self.roll.removed.contains(device)
+        self.roll.removed.contains_key(device)
     }
 
     /// The devices that were removed, by id.
     pub fn removed(&self) -> impl Iterator<Item = &DeviceId> {
-        self.roll.removed.iter()
+        self.roll.removed.keys()
+    }
+
+    /// What a device is called that is a member, or was one.
+    pub fn name_of(&self, device: &DeviceId) -> Option<&str> {
+        let member = self.member(device).or_else(|| self.roll.removed.get(device));
+        member.map(|member| member.name.as_str())
     }
 
     fn append(&mut self, own: &LocalDevice, change: MemberChange) -> Result<Signed<MemberEntry>, LogError> {
@@ -296,7 +302,7 @@ impl MembershipLog {
 struct Roll {
     administrator: DeviceId,
     members: BTreeMap<DeviceId, Member>,
-    removed: BTreeSet<DeviceId>,
+    removed: BTreeMap<DeviceId, Member>,
 }
 
 impl Roll {
@@ -311,7 +317,7 @@ impl Roll {
         if entry.by != administrator {
             return Err(LogError::NotAdministrator { index: 0, by: entry.by });
         }
-        let mut roll = Self { administrator, members: BTreeMap::new(), removed: BTreeSet::new() };
+        let mut roll = Self { administrator, members: BTreeMap::new(), removed: BTreeMap::new() };
         roll.add(first)?;
         Ok(roll)
     }
@@ -326,7 +332,7 @@ impl Roll {
 
     fn add(&mut self, member: &Member) -> Result<(), LogError> {
         let device = member.device();
-        if self.removed.contains(&device) {
+        if self.removed.contains_key(&device) {
             return Err(LogError::Removed(device));
         }
         if self.members.contains_key(&device) {
@@ -346,10 +352,8 @@ impl Roll {
         if device == self.administrator {
             return Err(LogError::AdministratorStays);
         }
-        if self.members.remove(&device).is_none() {
-            return Err(LogError::NotMember(device));
-        }
-        self.removed.insert(device);
+        let member = self.members.remove(&device).ok_or(LogError::NotMember(device))?;
+        self.removed.insert(device, member);
         Ok(())
     }
 

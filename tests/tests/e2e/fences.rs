@@ -12,6 +12,9 @@ use nix::libc::O_NONBLOCK;
 
 use super::*;
 
+#[path = "passed.rs"]
+mod passed;
+
 /// The agent's settings are a pipe here: whoever reads them stands there until the test writes.
 struct Slow {
     settings: PathBuf,

@@ -41,7 +41,7 @@ fn typed(device: &Device, arguments: &[&str]) -> (i32, String) {
 }
 
 /// The person says that the owner is gone, with the session's id.
-fn take_by_force(device: &Device, id: SessionId) {
+pub(crate) fn take_by_force(device: &Device, id: SessionId) {
     let (code, said) = typed(device, &["take", "--force", &id.short(), "--yes", &id.short()]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(state(device, id), "in charge here");
@@ -131,7 +131,7 @@ fn session_that_was_staged_goes_on_where_its_source_is_gone() {
     assert_eq!(evidence(&devices.b.home.join("project")), before);
 }
 
-fn third(devices: &Devices) -> Device {
+pub(crate) fn third(devices: &Devices) -> Device {
     let mut c = Device::new(devices.root.path(), Path::new(CEDE), "desktop");
     c.start();
     pair(&devices.a, &c);

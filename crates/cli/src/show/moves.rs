@@ -77,9 +77,14 @@ pub(crate) fn interrupted(
     session: Option<&SessionSummary>,
 ) -> Failure {
     let what = came_in.map_or_else(|| "interrupted".to_owned(), |phase| format!("interrupted while {}", word(phase)));
-    let why = format!("{said}; {}", state_of_both(sides, last.map(|progress| progress.phase)));
-    let in_charge = || last.map(|progress| progress.in_charge.clone());
-    let now_at = session.map(|session| session.owner.clone()).or_else(in_charge);
+    let phase = last.map(|progress| progress.phase);
+    // Where the owner gives up because of it, this device's own no was not the last word.
+    let said = if phase == Some(Phase::Abandoned) { "the move is over" } else { said };
+    let why = format!("{said}; {}", state_of_both(sides, phase));
+    let in_charge = last.map(|progress| progress.in_charge.clone());
+    // The name of whom it was released to is not yet that of one who has it.
+    let owner = session.map(|session| session.owner.clone()).filter(|_| phase != Some(Phase::Released));
+    let now_at = owner.or(in_charge);
     Failure { now_at, ..fault::local(exit::INTERRUPTED, &what, &why, "look where things stand: cede status") }
 }
 

@@ -19,7 +19,7 @@ use crate::verbs::{FEW, Hand};
 pub(crate) fn tell(hand: &Hand<'_>, tell: Tell) -> Result<u8, Failure> {
     let waits = tell.wait.is_some();
     let request = request(tell)?;
-    let answers = hand.client.open(Command::Tell(request), None)?;
+    let answers = hand.client.open(Command::Tell(request), None).map_err(|error| error.failure(SENT))?;
     let letter = until_told(hand, &events(answers))?;
     let code = code(&letter, waits);
     hand.show(Answer::Told(letter), FEW);

@@ -153,7 +153,7 @@ impl<'a> Watch<'a> {
         match self.hand.client.ask_within(Command::Cancel { handoff }, CANCEL_WAIT) {
             Ok(Answer::Said { text }) => text,
             Ok(_) => "withdrawn".to_owned(),
-            Err(failure) => format!("not withdrawn: {}", failure.what),
+            Err(Failure { what, why, .. }) => format!("not withdrawn: {}", if why.is_empty() { what } else { why }),
         }
     }
 

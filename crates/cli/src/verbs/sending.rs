@@ -31,7 +31,7 @@ pub(crate) fn send(hand: &Hand<'_>, send: &Send) -> Result<u8, Failure> {
 }
 
 fn follow(hand: &Hand<'_>, request: SendRequest) -> Result<u8, Failure> {
-    let answers = hand.client.open(Command::Send(request), None)?;
+    let answers = hand.client.open(Command::Send(request), None).map_err(|error| error.failure(TRANSFERS))?;
     let answer = until_the_end(hand, &events(answers))?;
     hand.show(answer, FEW);
     Ok(exit::OK)

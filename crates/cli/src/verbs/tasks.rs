@@ -20,7 +20,7 @@ use crate::verbs::{FEW, Hand};
 /// Asks for a task, and says the true word of how far it is.
 pub(crate) fn ask(hand: &Hand<'_>, ask: Ask) -> Result<u8, Failure> {
     let waits = ask.wait;
-    let answers = hand.client.open(Command::Ask(request(ask)?), None)?;
+    let answers = hand.client.open(Command::Ask(request(ask)?), None).map_err(|error| error.failure(TASKS))?;
     let answer = until_the_end(hand, &events(answers))?;
     let Answer::Task { task, .. } = &answer else { return Err(fault::unexpected_answer()) };
     let code = code(task, waits);

@@ -29,6 +29,13 @@ impl Custodian {
         self.send(device, PeerMessage::CustodyQuery(known));
     }
 
+    /// Asks every device that a link stands to whether it knows more. In doubt they are asked already.
+    pub fn ask_links(&mut self) {
+        if self.doubt.is_none() {
+            self.links.clone().into_iter().for_each(|device| self.ask_custody(device));
+        }
+    }
+
     /// Says of each session that the asker knows where it does not know enough, and of which it does.
     pub(super) fn handle_custody_query(&mut self, from: DeviceId, asked: &[KnownCustody]) {
         let (mut vouched, mut sent) = (Vec::new(), 0);

@@ -29,7 +29,7 @@ use crate::fences::raise;
 use crate::hearing::{Hearing, Line};
 use crate::limits;
 use crate::moves::Story;
-use crate::offering::{self, Order, Prepared, failure, stopping};
+use crate::offering::{self, Order, Prepared, failure, reason, stopping};
 use crate::payload::{Payload, PayloadError, Wanted};
 use crate::sending::{self, Content, Part, SendError};
 use crate::sessions;
@@ -197,10 +197,12 @@ impl Move {
 
     fn over(&self, refusal: Refusal, detail: &str) -> Failure {
         let exit = offering::exit_of(refusal);
-        let why = if detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {detail}") };
+        // A token is stale where another device took the session over.
+        let what =
+            if refusal == Refusal::StaleToken { "the session was not handed over" } else { "the session stays here" };
         Failure {
             refusal: Some(refusal),
-            ..failure(exit, "the session stays here", &why, &cure_of(refusal, &self.here))
+            ..failure(exit, what, &reason(refusal, detail), &cure_of(refusal, &self.here))
         }
     }
 

@@ -21,10 +21,14 @@ use crate::tasks::{leave_tasks, why_no_task};
 impl Actor {
     /// Letters that nobody has read yet.
     pub(crate) fn unread_letters(&self) -> u64 {
+        self.letters_unread(|_| true)
+    }
+
+    pub(crate) fn letters_unread(&self, wanted: impl Fn(&Standing) -> bool) -> u64 {
         let unread = |letter: &Standing| {
             letter.passed_on.is_none() && letter.kept.state.is_none_or(|state| state == LetterState::Received)
         };
-        self.ledger.inbox().filter(unread).count() as u64
+        self.ledger.inbox().filter(unread).filter(wanted).count() as u64
     }
 
     /// Letters that are still to be sent.
@@ -168,6 +172,9 @@ impl Actor {
             }
             Some(LetterState::Refused(why)) if self.is_asked_task(letter.kept.id) => {
                 format!("refused by {to}: {}", why_no_task(why))
+            }
+            Some(LetterState::Refused(Refusal::NotGranted)) if letter.kept.first.is_some() => {
+                format!("refused: {to} takes no messages of {}", self.device_name(letter.first().origin))
             }
             Some(LetterState::Refused(Refusal::NotGranted)) => {
                 format!("refused: {to} takes no messages of this device")

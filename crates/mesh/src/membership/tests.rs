@@ -222,3 +222,16 @@ fn entry(by: &LocalDevice, log: &MembershipLog, change: MemberChange) -> Signed<
     let prev = log.entries().last().map(Signed::hash);
     by.sign(&MemberEntry { index: log.length(), prev, by: by.device(), change }).unwrap()
 }
+
+#[test]
+fn device_that_was_removed_has_the_name_that_it_had() {
+    let (own, other) = (device(1), device(2));
+    let mut log = MembershipLog::genesis(&own, "laptop", [0; 16]).unwrap();
+    let member = Member { key: other.key(), name: "server".to_owned(), capabilities: Vec::new() };
+    log.add(&own, member).unwrap();
+    log.remove(&own, other.device()).unwrap();
+    assert!(!log.is_member(&other.device()));
+    assert_eq!(log.name_of(&other.device()), Some("server"));
+    assert_eq!(log.name_of(&own.device()), Some("laptop"));
+    assert_eq!(log.name_of(&DeviceId::new([9; 32])), None);
+}

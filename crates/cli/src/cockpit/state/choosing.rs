@@ -58,6 +58,8 @@ impl Cockpit {
             (Pane::Messages, Key::Enter | Key::Char('o')) => return Some(Act::Read { letter: id }),
             (Pane::Messages, Key::Char('d')) => return Some(Act::Mark { letter: id, acted: true }),
             (_, Key::Enter) => self.open_row(pane, &id, now),
+            (_, Key::Char('y' | 'n')) => self.say("choose the question first: 1 goes to them"),
+            (_, Key::Char(_)) => self.say("this key does nothing here: ? shows the keys"),
             _ => {}
         }
         None

@@ -307,6 +307,39 @@ fn what_was_passed_on_waits_again_when_the_device_that_has_it_is_removed() {
     assert_eq!(mesh.nodes[&SERVER].disk.len(), before, "of whom nothing is known nothing is forgotten");
 }
 
+/// It went on with its session before its teller was removed, to a device that the teller itself told something or not.
+///
+/// Shows: M-13, M-15
+#[test]
+fn what_another_device_passed_on_of_one_that_was_removed_is_kept_no_more_and_its_end_is_heard() {
+    for also in [false, true] {
+        let mut mesh = Mesh::new(&[LAPTOP, SERVER, PHONE]);
+        if also {
+            let direct = mesh.tell(LAPTOP, PHONE);
+            mesh.mark(PHONE, direct, LetterState::Acted).unwrap();
+        }
+        let id = mesh.tell_for(LAPTOP, SERVER, Some(SESSION));
+        let now = mesh.now;
+        mesh.at(SERVER).ledger.pass_on(SESSION, PHONE, now);
+        mesh.settle();
+        let waits = |mesh: &Mesh| -> Vec<LetterId> {
+            let waiting = mesh.nodes[&PHONE].ledger.inbox().filter(Standing::waits);
+            waiting.map(|letter| letter.first()).collect()
+        };
+        assert!(waits(&mesh).contains(&id));
+        let known = mesh.nodes[&PHONE].ledger.peers();
+        assert!(known.contains(&LAPTOP) && !known.contains(&PHONE), "{known:?}");
+        mesh.forget(PHONE, LAPTOP);
+        mesh.settle();
+        assert_eq!(waits(&mesh), []);
+        let passed = mesh.nodes[&SERVER].ledger.outbox().next().unwrap();
+        assert_eq!(passed.kept.state, Some(LetterState::Refused(Refusal::NotGranted)));
+        mesh.restart(PHONE);
+        assert_eq!(waits(&mesh), []);
+        assert!(also || !mesh.nodes[&PHONE].ledger.peers().contains(&LAPTOP), "once");
+    }
+}
+
 /// A session went round; the device in its middle is removed, so that its letter waits twice where it began.
 ///
 /// Shows: M-10, M-15

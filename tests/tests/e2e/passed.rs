@@ -1,0 +1,33 @@
+//! What was released and did not arrive is taken over by a third device.
+
+use super::*;
+use crate::seize::{take_by_force, third};
+
+/// The desktop had the session once, and was not told that it went on: nobody is, before it arrives.
+///
+/// Shows: H-9, H-12, H-32
+#[test]
+fn third_device_learns_of_a_release_from_its_source_which_hears_that_it_was_passed() {
+    let mut devices = Devices::friends(CEDE);
+    let (planted, desktop) = (planted(&devices), third(&devices));
+    let id = planted.id;
+    devices.a.say_yes_to("desktop");
+    desktop.say_yes_to("laptop");
+    devices.a.move_with(carried("desktop", id)).unwrap();
+    desktop.move_with(carried("laptop", id)).unwrap();
+    let _works = Busy::at(&devices.b, &planted);
+    let mut client = devices.a.open(Command::To(carried("server", id))).unwrap();
+    client.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
+    wait_until("the server is kept from it", || devices.b.log().contains("the session is not in its place yet"));
+    devices.b.kill();
+    let away = |device: &Device| device.status().peers.iter().any(|peer| peer.name == "server" && !peer.connected);
+    wait_until("both see that the server is gone", || away(&devices.a) && away(&desktop));
+
+    assert_eq!(state(&desktop, id), "at laptop");
+    let plan = desktop.ask(Command::SeizePlan { session: id.to_string() });
+    assert!(matches!(&plan, Ok(Answer::SeizePlan(plan)) if plan.owner == "server"), "{plan:?}");
+    take_by_force(&desktop, id);
+    let passed = refused(client.end(&mut |_| {}).unwrap());
+    assert_eq!((passed.refusal, passed.now_at.as_deref()), (Some(Refusal::StaleToken), Some("desktop")));
+    assert_eq!(passed.why, "stale-token: desktop took it over by force before its new owner had answered");
+}
