@@ -196,15 +196,29 @@ impl Transfers {
         }
     }
 
-    /// A link to a peer is up: what is for it is offered, again if it was before.
+    /// A link to a peer is up: what is for it is offered, again if it was before, and what came to nothing is said to be over:
+    /// it may not have been heard of that.
     pub fn link_up(&mut self, peer: DeviceId) {
         self.links.insert(peer);
+        for (transfer, refusal) in self.over_at(peer) {
+            // Where something lies on this device is not for it.
+            self.send(peer, TransferMessage::End { transfer, refusal, detail: OVER_THERE.to_owned() });
+        }
         let waiting = self.going.iter_mut().filter(|(_, going)| going.offer.destination == peer);
         for (_, going) in waiting {
             going.phase = GoingPhase::Offered;
             let offer = TransferMessage::Offer(going.offer.signed().clone());
             self.outputs.push_back(TransferOutput::Send(peer, Box::new(PeerMessage::Transfer(Box::new(offer)))));
         }
+    }
+
+    /// What went there, and ended without being received: the newest, as many as a peer can have open.
+    fn over_at(&self, peer: DeviceId) -> Vec<(TransferId, Refusal)> {
+        let over = self.order.iter().rev().filter_map(|id| match self.ended.get(id)? {
+            Ended { peer: to, going: true, end: TransferEnd::Not(refusal, _) } if *to == peer => Some((*id, *refusal)),
+            _ => None,
+        });
+        over.take(limits::TRANSFERS).collect()
     }
 
     /// The last link to a peer is gone.
@@ -392,6 +406,9 @@ impl Coming {
         self.phase
     }
 }
+
+/// What a receiver hears of one whose end it may have heard already.
+const OVER_THERE: &str = "it is over at its sender";
 
 fn short(detail: &str) -> String {
     detail.chars().take(DETAIL_CHARS).collect()

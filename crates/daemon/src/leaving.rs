@@ -421,6 +421,11 @@ impl Actor {
                         ..failure(exit::PENDING, what, why, "cede status")
                     };
                 }
+                if let Standing::Unconfirmed = standing {
+                    let why = "this device forgot what the others know of it";
+                    let refusal = Some(Refusal::NotOwner);
+                    return Failure { refusal, ..failure(exit::NOT_OWNER, what, why, "cede doctor") };
+                }
                 let why = format!("it is not in charge here; its owner is {owner}");
                 Failure {
                     now_at: Some(owner),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cede_core::authority::{DecidedBy, Permission, RequestId};
-use cede_core::transfers::{Ended, TransferEnd, TransferEvent, TransferOutput, Transfers};
+use cede_core::transfers::{Ended, Going, GoingPhase, TransferEnd, TransferEvent, TransferOutput, Transfers};
 use cede_seal::exchange::{ExchangeSecret, TransferContext};
 use cede_store::stage::Stage;
 use cede_wire::audit::AuditOutcome;
@@ -244,9 +244,16 @@ impl Actor {
                     read.reading.stop();
                     return Ok(Answer::Said { text: "withdrawn; nothing was said of it".to_owned() });
                 }
-                let detail = format!("withdrawn on {}", self.name);
+                let there = format!("withdrawn on {}", self.name);
+                let sends =
+                    |(id, going): (TransferId, &Going)| id == *one && matches!(going.phase(), GoingPhase::Sending(_));
+                let here = match self.transfers.going().any(sends) {
+                    // The word that it is all there may be under way.
+                    true => format!("{there}; what came of it there is discarded, unless it is all there already"),
+                    false => there.clone(),
+                };
                 // It stands in the list that was just made.
-                let _ = self.transfers.stop(*one, Refusal::Cancelled, &detail);
+                let _ = self.transfers.stop_saying(*one, Refusal::Cancelled, &here, &there);
                 Ok(Answer::Said {
                     text: "withdrawn; what came of it is discarded, unless it is all there already".to_owned(),
                 })

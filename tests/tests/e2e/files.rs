@@ -227,6 +227,7 @@ fn either_side_can_withdraw() {
         by.ask(Command::StopTransfer { transfer: id }).unwrap();
         let failure = refused(end(asked));
         assert_eq!((failure.exit, failure.refusal), (exit::FAILED, Some(Refusal::Cancelled)));
+        assert_eq!(failure.why, format!("cancelled: withdrawn on {}", by.name));
         wait_until("the question is gone", || devices.b.status().approvals.is_empty());
         assert!(devices.b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }).is_err());
         let states = [&devices.a, &devices.b].map(|device| transfers(device)[0].state);
@@ -242,6 +243,25 @@ fn until_some_came(device: &Device) {
         };
         transfers(device).first().is_some_and(came)
     });
+}
+
+/// Its last bytes may have come, and the word of that be under way.
+///
+/// Shows: F-8, F-12
+#[test]
+fn whoever_withdraws_what_is_being_sent_is_not_told_that_nothing_came() {
+    let mut devices = Devices::friends(CEDE);
+    let path = file(&devices.a, "big", 60_000_000);
+    let asked = devices.a.open(sending("server", &[&path], true)).unwrap();
+    until_some_came(&devices.b);
+    devices.b.kill();
+    let id = transfers(&devices.a)[0].id.to_string();
+    devices.a.ask(Command::StopTransfer { transfer: id }).unwrap();
+    let failure = refused(end(asked));
+    assert_eq!((failure.exit, failure.what.as_str()), (exit::FAILED, "big was withdrawn"));
+    let why = "cancelled: withdrawn on laptop; what came of it there is discarded, unless it is all there already";
+    assert_eq!(failure.why, why);
+    assert_eq!(transfers(&devices.a)[0].detail, why.strip_prefix("cancelled: ").unwrap());
 }
 
 /// Shows: F-9

@@ -354,7 +354,7 @@ fn task_that_cannot_be_done_or_is_not_allowed_asks_nobody() {
         scope: TaskScope { agent: Some(AgentKind::Codex), ..request("x", Some(Path::new("/nowhere"))).scope },
         ..request("x", None)
     };
-    assert!(end(nowhere).standing.contains("/nowhere: No such file"));
+    assert!(end(nowhere).standing.contains("/nowhere: there is no such directory, or it cannot be used"));
     let state = AskRequest {
         scope: TaskScope { agent: Some(AgentKind::Codex), ..request("x", Some(&b.state())).scope },
         ..request("x", None)

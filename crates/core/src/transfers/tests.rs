@@ -395,6 +395,35 @@ fn either_side_withdraws_and_the_other_hears_of_it() {
     assert!(matches!(Pair::ended(&pair.receiver), TransferEnd::Not(Refusal::NotGranted, _)));
 }
 
+/// Its link is gone, or it is away, when the sender withdraws: it hears of that with the next link, also after a restart.
+///
+/// Shows: F-12
+#[test]
+fn receiver_that_did_not_hear_of_the_end_hears_it_with_the_next_link() {
+    for (yes, restart) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut pair, _) = if yes { approved() } else { asked() };
+        pair.sender.link_down(device(2).device());
+        pair.receiver.link_down(device(1).device());
+        pair.sender.stop(ID, Refusal::Cancelled, "in /home/me").unwrap();
+        while let Some(output) = pair.sender.poll() {
+            if let TransferOutput::Persist(batch) = output {
+                pair.sent.extend(batch);
+            }
+        }
+        if restart {
+            pair.sender = Transfers::restore(device(1), pair.sent.iter(), &|_| None, at(3));
+        }
+        assert_eq!(pair.receiver.coming().count(), 1);
+        pair.link();
+        pair.settle(at(4));
+        assert_eq!(pair.receiver.coming().count(), 0, "{yes} {restart}");
+        assert_eq!(Pair::ended(&pair.receiver), TransferEnd::Not(Refusal::Cancelled, OVER_THERE.into()));
+        pair.link();
+        pair.settle(at(5));
+        assert_eq!(Pair::ended(&pair.sender), TransferEnd::Not(Refusal::Cancelled, "in /home/me".into()));
+    }
+}
+
 #[test]
 fn compaction_keeps_what_is_open_and_the_newest_ends() {
     let (mut pair, _) = approved();

@@ -423,10 +423,9 @@ const OF_THE_SYSTEM: [&str; 2] = ["/proc", "/sys"];
 /// A directory by its real name, which is what is shown and what is used. The asker hears of it as it was asked for.
 fn existing(context: &Context, directory: &Path, asked: &str) -> Result<PathBuf, Hindrance> {
     let cannot = |why: &str| (Refusal::DestinationCannotResume, format!("{asked}: {why}"));
-    let real = directory.canonicalize().map_err(|error| cannot(&error.to_string()))?;
-    if !real.is_dir() {
-        return Err(cannot("is not a directory"));
-    }
+    // Nobody has said yes yet: what else lies there is not for the asker.
+    let real = directory.canonicalize().ok().filter(|real| real.is_dir());
+    let real = real.ok_or_else(|| cannot("there is no such directory, or it cannot be used"))?;
     let state = context.state.canonicalize().unwrap_or_else(|_| context.state.clone());
     if real.starts_with(state) {
         return Err(cannot("is the state of cede"));

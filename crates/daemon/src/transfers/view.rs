@@ -11,7 +11,7 @@ use super::TransferPlan;
 use super::going::BeingRead;
 use crate::actor::Actor;
 use crate::control::Replies;
-use crate::offering::{exit_of, failure};
+use crate::offering::{exit_of, failure, reason};
 
 /// What is known of one beside the machine.
 pub(super) struct View {
@@ -61,10 +61,9 @@ impl Watcher {
 fn outcome(summary: &TransferSummary) -> Result<Answer, Failure> {
     let Some(refusal) = summary.refusal else { return Ok(Answer::Sent(Box::new(summary.clone()))) };
     let exit = if refusal == Refusal::Expired { exit::TIMEOUT } else { exit_of(refusal) };
-    let what = format!("{} was not received", summary.title);
-    let why =
-        if summary.detail.is_empty() { refusal.word().to_owned() } else { format!("{refusal}: {}", summary.detail) };
-    Err(Failure { refusal: Some(refusal), ..failure(exit, &what, &why, cure(refusal)) })
+    let end = if refusal == Refusal::Cancelled { "withdrawn" } else { "not received" };
+    let what = format!("{} was {end}", summary.title);
+    Err(Failure { refusal: Some(refusal), ..failure(exit, &what, &reason(refusal, &summary.detail), cure(refusal)) })
 }
 
 const fn cure(refusal: Refusal) -> &'static str {

@@ -5,6 +5,7 @@ use cede_wire::record::Doubt;
 
 use super::*;
 use crate::chain::Chain;
+use crate::custodian::OfferError;
 use crate::limits;
 use crate::output::WakeReason;
 
@@ -289,6 +290,39 @@ fn release_that_nobody_approved_waits_for_its_claim_where_the_session_is_known_t
         assert_eq!(custodian.standing(session()), Some(Standing::PayloadMissing));
         assert_eq!(custodian.claim(session(), handoff), Err(Refusal::Expired));
     }
+}
+
+/// Its state was put back to before the session first moved: what it would offer now contradicts what it signed.
+///
+/// Shows: H-15, H-22
+#[test]
+fn device_that_forgot_that_it_gave_a_session_away_offers_it_to_nobody() {
+    let mut net = Net::new(3);
+    net.turn(A, 1);
+    net.link(A, B);
+    net.give(A, B);
+    net.give(B, A);
+    net.nodes[A].journal.clear();
+    net.crash(A);
+    net.link(A, B);
+    let (c, now) = (net.id(C), net.now);
+    let offer =
+        |net: &mut Net, n| net.nodes[A].custodian.offer(&key(), c, HandoffId::new([n; 16]), terms(head(&[1, 2])), now);
+    let waiting: Vec<_> = net.nodes[A].custodian.unclaimed().map(|(_, release)| release.handoff).collect();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(offer(&mut net, 71), Err(OfferError::NotOwner(Standing::Unconfirmed)));
+    assert_eq!(net.nodes[A].journal, []);
+    assert_eq!(net.nodes[A].custodian.claim(session(), waiting[0]), Ok(()));
+    assert_eq!(offer(&mut net, 72), Err(OfferError::NotOwner(Standing::PayloadMissing)));
+
+    // What others made up keeps nobody from its own session.
+    let mut net = Net::three();
+    let b = net.nodes[B].local.clone();
+    let first = genesis(&b, &key());
+    let given = b.sign(&Custody::Release(release(&b, net.id(A), &first, 0))).unwrap();
+    net.deliver(B, A, &PeerMessage::Custody(vec![first, given]));
+    assert_eq!(net.nodes[A].custodian.unclaimed().count(), 1);
+    assert_eq!(offer(&mut net, 73), Ok(()));
 }
 
 /// Shows: H-28
