@@ -55,7 +55,8 @@ pub(crate) fn run(client: Client) -> Result<u8, Failure> {
 
 /// Only what failed: the rest of what the library says may hold words of the agent.
 fn log() {
-    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR);
+    // A line that cannot be written is lost, and nothing else with it.
+    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).log_internal_errors(false);
     // A subscriber that is set already logs as well.
     let _set = subscriber.with_writer(std::io::stderr).with_ansi(false).finish().try_init();
 }

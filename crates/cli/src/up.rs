@@ -111,7 +111,8 @@ fn log(filter: &str, json: bool) -> Result<(), Failure> {
         fault::local(exit::USAGE, "the log filter is not understood", &error.to_string(), cure)
     })?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let subscriber = subscriber.with_ansi(std::io::stderr().is_terminal());
+    // A line that a full disk does not take is lost. Saying so to the same place would fail too, and end the work that logs.
+    let subscriber = subscriber.with_ansi(std::io::stderr().is_terminal()).log_internal_errors(false);
     // A subscriber that is set already logs as well.
     let _set = if json { subscriber.json().finish().try_init() } else { subscriber.finish().try_init() };
     Ok(())

@@ -197,6 +197,25 @@ fn words_that_nobody_can_read_are_not_waited_with() {
     pair(&devices.a, &devices.b);
 }
 
+/// Its log lies on a disk that is full.
+///
+/// Shows: L-5
+#[test]
+fn daemon_whose_log_cannot_be_written_works_on() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, session) = adopted(&devices.a);
+    for device in [&mut devices.a, &mut devices.b] {
+        device.stop();
+        let log = device.home.with_file_name("log");
+        std::fs::remove_file(&log).unwrap();
+        std::os::unix::fs::symlink("/dev/full", log).unwrap();
+        device.start();
+    }
+    devices.wait_for_link();
+    devices.a.move_with(request("server", session)).unwrap();
+    assert!(devices.b.stop().success());
+}
+
 /// Shows: L-5
 #[test]
 fn next_command_is_no_move_to_a_device_that_is_away() {
