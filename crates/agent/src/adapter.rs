@@ -190,6 +190,16 @@ pub enum Installed {
     },
 }
 
+impl Installed {
+    /// The same where another conversation was kept besides.
+    fn beside(self, kept: Option<PathBuf>) -> Self {
+        match (self, kept) {
+            (done @ Self::Diverged { .. }, _) | (done, None) => done,
+            (Self::New | Self::Extended | Self::Unchanged, Some(branch)) => Self::Diverged { branch },
+        }
+    }
+}
+
 /// A process that an agent started for the session and that outlived it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftoverProcess {

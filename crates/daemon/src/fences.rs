@@ -158,6 +158,7 @@ impl Actor {
         let mut all = Vec::new();
         for session in sessions {
             let Some(key) = self.key_of(session) else { continue };
+            self.end_tasks_in(session);
             let fences = &mut self.moves.fences;
             fences.begins(session);
             fences.raised += 1;

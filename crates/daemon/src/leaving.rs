@@ -1,5 +1,6 @@
 //! A session leaves: one task per move, told by the actor what the custodian decided.
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cede_seal::verify::Verified;
@@ -21,6 +22,7 @@ use crate::context::Stopping;
 use crate::limits;
 use crate::moves::{Story, millis};
 use crate::offering::{self, Order, failure};
+use crate::tasks::overlap;
 
 mod course;
 mod words;
@@ -43,9 +45,16 @@ pub(crate) struct Leaving {
     needs: u32,
     /// The handoff whose pinned copy is sent again.
     resends: Option<HandoffId>,
+    /// Where nothing may begin to work, by its real name, once that is known.
+    quiet: Option<PathBuf>,
 }
 
 impl Leaving {
+    /// Whether it moves what lies in this directory, above it or below it.
+    pub(crate) fn needs_quiet(&self, directory: &Path) -> bool {
+        self.quiet.as_deref().is_some_and(|quiet| overlap(quiet, directory))
+    }
+
     /// Whether this move is the answer to a peer's question.
     pub(crate) fn answers(&self, question: crate::take::TakeQuestion) -> bool {
         self.is_for(question.from, question.request)
@@ -103,7 +112,18 @@ impl Actor {
         self.moves.begun += 1;
         let number = self.moves.begun;
         let allowed = take.map(|request| AuditOf::Take(session, request));
-        let leaving = Leaving { number, key, destination, take, allowed, events, round: None, needs: 0, resends: None };
+        let leaving = Leaving {
+            number,
+            key,
+            destination,
+            take,
+            allowed,
+            events,
+            round: None,
+            needs: 0,
+            resends: None,
+            quiet: None,
+        };
         self.leaving.insert(session, leaving);
         Move::new(self.context.clone(), self.name.clone(), session, number, inbox)
     }
@@ -118,6 +138,15 @@ impl Actor {
         if let Some(number) = self.leaving.get(&session).map(|leaving| leaving.number) {
             self.end_leaving(session, number, Err(offering::cancelled()));
         }
+    }
+
+    /// From now on no task begins in the session or in its directory. Whose task works there already.
+    pub(crate) fn keep_quiet(&mut self, session: SessionId, directory: PathBuf) -> Option<String> {
+        let works = self.task_in(session, &directory);
+        if let Some(leaving) = self.leaving.get_mut(&session) {
+            leaving.quiet = Some(directory);
+        }
+        works
     }
 
     fn end_leaving(&mut self, session: SessionId, number: u64, result: Result<Box<Answer>, Failure>) {

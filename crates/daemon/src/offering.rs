@@ -153,7 +153,13 @@ async fn ready(context: &Context, order: &Order, number: u64) -> Result<SessionI
     loop {
         let key = order.info.key.clone();
         let described = context.block(move |context| describe(context, &key)).await.map_err(stopping)?;
-        let info = described.map_err(|error| not_captured(&error))?;
+        let mut info = described.map_err(|error| not_captured(&error))?;
+        let directory = PathBuf::from(&info.directory);
+        let real = context.block(move |_| directory.canonicalize().unwrap_or(directory)).await.map_err(stopping)?;
+        let works = context.ask(move |actor| actor.keep_quiet(session, real)).await.map_err(stopping)?;
+        if let Some(evidence) = works {
+            info.activity = Activity::Busy { pid: None, evidence };
+        }
         match assess_readiness(&info.activity) {
             Ok(()) => return Ok(info),
             Err(refusal) if !order.request.wait => return Err(in_flight(&info, refusal)),

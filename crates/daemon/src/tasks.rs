@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -91,6 +92,10 @@ enum Stage {
 struct Running {
     stop: Arc<AtomicBool>,
     agent: AgentKind,
+    /// It is a turn of this one.
+    session: Option<SessionId>,
+    /// Where it works, by its real name.
+    directory: PathBuf,
     line: String,
 }
 
@@ -98,6 +103,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whether one of two places lies in the other one.
+pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
 }
 
 /// Marks everything that a task starts.
@@ -190,6 +200,20 @@ impl Actor {
             self.end_waiting(task, Refusal::Cancelled);
         }
         open
+    }
+
+    /// Whose task works with a session here, or in its directory. Until its agent is up nothing else shows that.
+    pub(crate) fn task_in(&self, session: SessionId, directory: &Path) -> Option<String> {
+        let works = |running: &Running| running.session == Some(session) || overlap(&running.directory, directory);
+        let (id, _) = self.tasks.running.iter().find(|(_, running)| works(running))?;
+        Some(format!("a task of {} works there: cede tasks", self.device_name(id.origin)))
+    }
+
+    /// The session is this device's no more.
+    pub(crate) fn end_tasks_in(&mut self, session: SessionId) {
+        for running in self.tasks.running.values().filter(|running| running.session == Some(session)) {
+            running.stop.store(true, Ordering::Relaxed);
+        }
     }
 
     fn end_letter(&mut self, id: LetterId, state: LetterState) {

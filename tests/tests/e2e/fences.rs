@@ -170,3 +170,33 @@ fn agent_that_works_while_its_device_is_in_doubt_is_held_still_afterwards() {
     assert!(confirmed.status.success(), "{}", String::from_utf8_lossy(&confirmed.stderr));
     wait_until("its agent works again", || claude::resumable(&devices.a.home, &planted).is_some());
 }
+
+/// Somebody goes on in what stands in the place of a session that is away: before a start, and before the session comes back.
+///
+/// Shows: A-3, H-25
+#[test]
+fn turns_that_were_added_where_a_session_is_away_are_kept() {
+    let mut devices = Devices::friends(CEDE);
+    let planted = planted(&devices);
+    devices.a.move_with(carried("server", planted.id)).unwrap();
+    let place = claude::place(&devices.a.home, &planted).unwrap();
+    let add = |answer: &str| {
+        let row = format!(r#"{{"type":"assistant","message":{{"model":"m","content":"{answer}"}}}}"#);
+        writeln!(OpenOptions::new().append(true).open(&place).unwrap(), "{row}").unwrap();
+    };
+    let kept = |answer: &str| {
+        let files = std::fs::read_dir(place.parent().unwrap()).unwrap().flatten();
+        let holds =
+            |file: &std::fs::DirEntry| std::fs::read_to_string(file.path()).is_ok_and(|all| all.contains(answer));
+        files.filter(holds).filter(|file| file.path() != place).count()
+    };
+    add("before the start");
+    devices.a.stop();
+    devices.a.start();
+    devices.wait_for_link();
+    wait_until("it is kept", || kept("before the start") == 1);
+    add("before it comes");
+    devices.b.move_with(carried("laptop", planted.id)).unwrap();
+    assert_eq!((kept("before the start"), kept("before it comes")), (1, 1));
+    assert!(claude::resumable(&devices.a.home, &planted).is_some());
+}

@@ -4,10 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use cede_tests::devices::{Device, claude, wait_until};
 use cede_wire::control::tasks::{AskRequest, TaskSummary};
-use cede_wire::control::{Answer, Command, exit};
+use cede_wire::control::{Answer, Command, MoveRequest, exit};
+use cede_wire::refusal::Refusal;
 use cede_wire::session::AgentKind;
 
-use super::super::{CEDE, decide, question, refused};
+use super::super::{CEDE, decide, question, refused, request as to};
 use super::{allow, ask, desk, ended, is, marked_processes, place, request, show, stand_in, started, state};
 
 fn all_tasks(device: &Device) -> Vec<TaskSummary> {
@@ -68,6 +69,52 @@ fn task_of_a_session_goes_on_with_it_in_its_directory_unless_somebody_works_ther
     let (task, _) = ended(of_session(None));
     assert!(task.standing.contains("somebody works with the session there"), "{}", task.standing);
     assert!(b.status().approvals.is_empty() && started(b).len() == 1);
+}
+
+/// An agent that is not up yet says nothing of itself.
+///
+/// Shows: E-3, H-4, H-6
+#[test]
+fn session_moves_while_no_task_works_in_it_and_none_begins_while_it_moves() {
+    let devices = desk();
+    let (a, b) = (&devices.a, &devices.b);
+    let tree = place(b);
+    let (planted, below) = (claude::plant(&b.home, &tree, 2), tree.join("below"));
+    std::fs::create_dir_all(&below).unwrap();
+    let go_on = b.home.join("go-on");
+    stand_in(b, "claude", &format!("while ! test -e '{}'; do sleep 0.05; done; echo done", go_on.display()));
+    wait_until("a look at the agents' stores finds it", || b.session(planted.id).is_some());
+    let of_session = || AskRequest { session: Some(planted.id.short()), ..request("go on", None) };
+    let begin = |asked: AskRequest| {
+        let begun = started(b).len();
+        let works = a.open(Command::Ask(AskRequest { wait: true, ..asked })).unwrap();
+        allow(b);
+        (works, begun)
+    };
+    let move_away = || MoveRequest { carry_only: true, ..to("laptop", planted.id) };
+    for asked in [of_session(), request("look", Some(&tree)), request("look", Some(&below))] {
+        let (works, begun) = begin(asked);
+        wait_until("it works", || started(b).len() > begun);
+        let failed = refused(b.move_with(move_away()));
+        assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::InFlightWork)));
+        assert_eq!(failed.why, "a turn is running: a task of laptop works there: cede tasks");
+        if begun == 0 {
+            let (task, _) = ended(begin(of_session()).0);
+            assert!(task.standing.contains("another task works with the session there"), "{}", task.standing);
+        }
+        std::fs::write(&go_on, "").unwrap();
+        assert_eq!(ended(works).0.state, "done");
+        std::fs::remove_file(&go_on).unwrap();
+    }
+    let moves = b.open(Command::To(move_away())).unwrap();
+    let waiting = question(a);
+    for asked in [of_session(), request("look", Some(&below))] {
+        let (task, _) = ended(begin(asked).0);
+        assert!(task.standing.contains("what lies there is about to move to another device"), "{}", task.standing);
+    }
+    decide(a, &waiting, true);
+    assert!(matches!(moves.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
+    assert_eq!(started(b).len(), 3);
 }
 
 /// Shows: E-9

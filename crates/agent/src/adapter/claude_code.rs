@@ -117,7 +117,7 @@ impl ClaudeCodeAdapter {
         }
         // A prompt may have slipped in before the hook was read.
         self.quiet(native)?;
-        fences::bury(place, &tombstone, tombstone::is)?;
+        fences::bury(place, &tombstone, tombstone::look)?;
         self.quiet(native).map(|_| ())
     }
 
@@ -226,7 +226,7 @@ impl Adapter for ClaudeCodeAdapter {
 
     fn lift(&self, native: &NativeId) -> Result<(), AgentError> {
         for place in self.store.places(native)? {
-            if let Some(kept) = fences::unbury(&place, tombstone::is)? {
+            if let Some(kept) = fences::unbury(&place, tombstone::look)? {
                 tracing::warn!(kept = %kept.display(), "something else stood where the tombstone was; it is kept");
             }
         }

@@ -212,7 +212,7 @@ impl Adapter for CodexAdapter {
             let meta = store::meta(&tombstone::real(place)?)?;
             // The index first: Codex would take a tombstone with a provider that it knows for a conversation.
             self.store.set_provider(&meta.id, &record.text)?;
-            fences::bury(place, &tombstone::bytes(&meta, &record.text), tombstone::is)?;
+            fences::bury(place, &tombstone::bytes(&meta, &record.text), tombstone::look)?;
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Adapter for CodexAdapter {
         let known = record.as_ref().map(|fence| fence.files.clone()).unwrap_or_default();
         let places = known.into_iter().chain(self.store.find(native.as_str())?);
         for place in places {
-            if let Some(kept) = fences::unbury(&place, tombstone::is)? {
+            if let Some(kept) = fences::unbury(&place, tombstone::look)? {
                 tracing::warn!(kept = %kept.display(), "something else stood where the tombstone was; it is kept");
             }
             self.restore_provider(&place)?;

@@ -10,7 +10,7 @@ use cede_wire::session::{AgentKind, NativeId};
 
 use crate::adapter::arrivals::{self, Relation};
 use crate::adapter::limits::BRANCH_NAMES;
-use crate::adapter::{AgentError, Tombstone, durable};
+use crate::adapter::{AgentError, Tombstone, durable, lines};
 
 /// The directory of one agent's fences.
 #[derive(Debug, Clone)]
@@ -33,6 +33,53 @@ pub(super) struct Fence {
 /// Says whether a file is a tombstone. One that is not there is none; one that cannot be read is an error, since what it
 /// is decides which bytes are the session's.
 pub(super) type IsTombstone = fn(&Path) -> Result<bool, AgentError>;
+
+/// What stands in the place of a session that is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// No tombstone: the session, something else, or nothing.
+    Other,
+    /// A tombstone, and what an agent writes to a conversation that nobody goes on with.
+    Tombstone,
+    /// A tombstone that somebody went on with all the same: its turns are nowhere else.
+    WentOn,
+}
+
+/// Says which of them it is. Errors as [`IsTombstone`].
+pub(super) type Look = fn(&Path) -> Result<Stands, AgentError>;
+
+/// Reads on behind the beginning of a tombstone: `turn` tells of each further line whether it is an agent's answer. Of a line
+/// that is too long to be read whole it is taken to be one.
+pub(super) fn look(
+    path: &Path,
+    keep: usize,
+    is_tombstone: IsTombstone,
+    turn: fn(&[u8]) -> bool,
+) -> Result<Stands, AgentError> {
+    if !is_tombstone(path)? {
+        return Ok(Stands::Other);
+    }
+    let unread = |error: std::io::Error| durable::world("read", path, &error);
+    let Some(file) = durable::found(std::fs::File::open(path)).map_err(unread)? else { return Ok(Stands::Other) };
+    let mut reader = std::io::BufReader::new(file);
+    while let Some(line) = lines::next(&mut reader, keep).map_err(unread)? {
+        if !line.whole || turn(&line.head) {
+            return Ok(Stands::WentOn);
+        }
+    }
+    Ok(Stands::Tombstone)
+}
+
+/// Gives what somebody went on with in a tombstone a name that stays, before anything takes its place.
+pub(super) fn keep_what_went_on(path: &Path, look: Look) -> Result<Option<PathBuf>, AgentError> {
+    if look(path)? != Stands::WentOn {
+        return Ok(None);
+    }
+    let kept = branch(path);
+    durable::link(path, &kept)?;
+    tracing::warn!(kept = %kept.display(), "somebody went on where the session is away; it is kept");
+    Ok(Some(kept))
+}
 
 /// The ending of a file that was set aside; it lies beside its old place, so that both are on one file system.
 const ASIDE: &str = "cede-aside";
@@ -112,9 +159,10 @@ pub(super) fn place_of_aside(path: &Path) -> Option<PathBuf> {
 }
 
 /// Puts a tombstone in the place of a file.
-pub(super) fn bury(path: &Path, tombstone: &[u8], is_tombstone: IsTombstone) -> Result<(), AgentError> {
+pub(super) fn bury(path: &Path, tombstone: &[u8], look: Look) -> Result<(), AgentError> {
     let aside = aside(path);
-    if !is_tombstone(path)? && durable::is_there(path)? && !durable::same_file(&aside, path)? {
+    keep_what_went_on(path, look)?;
+    if look(path)? == Stands::Other && durable::is_there(path)? && !durable::same_file(&aside, path)? {
         clear(&aside, path)?;
         durable::link(path, &aside)?;
     }
@@ -132,9 +180,9 @@ fn clear(aside: &Path, path: &Path) -> Result<(), AgentError> {
     }
 }
 
-/// Puts the real file back. What the tombstone gathered meanwhile is dropped; where `is_tombstone` says that
-/// something else stands there, that is kept beside and its name returned.
-pub(super) fn unbury(path: &Path, is_tombstone: IsTombstone) -> Result<Option<PathBuf>, AgentError> {
+/// Puts the real file back. Where `look` says that something else stands there, or that somebody went on with the tombstone,
+/// that is kept beside and its name returned.
+pub(super) fn unbury(path: &Path, look: Look) -> Result<Option<PathBuf>, AgentError> {
     let aside = aside(path);
     if !durable::is_there(&aside)? {
         return Ok(None);
@@ -143,17 +191,21 @@ pub(super) fn unbury(path: &Path, is_tombstone: IsTombstone) -> Result<Option<Pa
         durable::remove(&aside)?;
         return Ok(None);
     }
-    let returned = durable::is_there(path)? && !is_tombstone(path)?;
+    let returned = durable::is_there(path)? && look(path)? == Stands::Other;
     if returned && matches!(arrivals::relation(&aside, path)?, Relation::Same | Relation::Shorter) {
         durable::remove(&aside)?;
         return Ok(None);
     }
-    let foreign = returned.then(|| branch(path));
-    if let Some(branch) = &foreign {
-        durable::rename(path, branch)?;
-    }
+    let kept = match returned {
+        false => keep_what_went_on(path, look)?,
+        true => {
+            let branch = branch(path);
+            durable::rename(path, &branch)?;
+            Some(branch)
+        }
+    };
     durable::rename(&aside, path)?;
-    Ok(foreign)
+    Ok(kept)
 }
 
 /// A free name beside `path` for a conversation that is kept and no longer in charge.
@@ -172,17 +224,22 @@ mod tests {
         Ok(bytes.is_some_and(|bytes| bytes.starts_with(b"tomb")))
     }
 
+    fn stands(path: &Path) -> Result<Stands, AgentError> {
+        look(path, 64, is_tombstone, |line| line == b"turn")
+    }
+
     /// Shows: A-3, T-16
     #[test]
     fn file_that_cannot_be_read_is_neither_buried_nor_dug_up() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
-        bury(&path, b"tomb", is_tombstone).unwrap();
-        let unread: IsTombstone = |path| Err(durable::world("read", path, &std::io::Error::other("failing disk")));
+        bury(&path, b"tomb", stands).unwrap();
+        let unread: Look = |path| Err(durable::world("read", path, &std::io::Error::other("failing disk")));
         let names = || std::fs::read_dir(place.path()).unwrap().count();
         assert!(matches!(bury(&path, b"tomb two", unread), Err(AgentError::World { .. })));
         assert!(matches!(unbury(&path, unread), Err(AgentError::World { .. })));
+        let unread: IsTombstone = |path| Err(durable::world("read", path, &std::io::Error::other("failing disk")));
         assert!(matches!(real(&path, unread), Err(AgentError::World { .. })));
         assert_eq!((std::fs::read(&path).unwrap(), names()), (b"tomb".to_vec(), 2));
         assert_eq!(std::fs::read(real(&path, is_tombstone).unwrap()).unwrap(), b"real");
@@ -194,12 +251,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
-        bury(&path, b"tomb one", is_tombstone).unwrap();
-        bury(&path, b"tomb two", is_tombstone).unwrap();
+        bury(&path, b"tomb one", stands).unwrap();
+        bury(&path, b"tomb two", stands).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"tomb two");
         assert_eq!(std::fs::read(real(&path, is_tombstone).unwrap()).unwrap(), b"real");
-        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
-        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(unbury(&path, stands).unwrap(), None);
+        assert_eq!(unbury(&path, stands).unwrap(), None);
         assert_eq!(std::fs::read(&path).unwrap(), b"real");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     }
@@ -211,7 +268,7 @@ mod tests {
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
         durable::link(&path, &aside(&path)).unwrap();
-        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(unbury(&path, stands).unwrap(), None);
         assert_eq!(std::fs::read(&path).unwrap(), b"real");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     }
@@ -221,10 +278,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
-        bury(&path, b"tomb", is_tombstone).unwrap();
+        bury(&path, b"tomb", stands).unwrap();
         std::fs::write(&path, b"real and more").unwrap();
         assert_eq!(real(&path, is_tombstone).unwrap(), path);
-        assert_eq!(unbury(&path, is_tombstone).unwrap(), None);
+        assert_eq!(unbury(&path, stands).unwrap(), None);
         assert_eq!(std::fs::read(&path).unwrap(), b"real and more");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     }
@@ -234,10 +291,40 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("session.jsonl");
         std::fs::write(&path, b"real").unwrap();
-        bury(&path, b"tomb", is_tombstone).unwrap();
+        bury(&path, b"tomb", stands).unwrap();
         std::fs::write(&path, b"somebody's work").unwrap();
-        let kept = unbury(&path, is_tombstone).unwrap().unwrap();
+        let kept = unbury(&path, stands).unwrap().unwrap();
         assert_eq!(std::fs::read(kept).unwrap(), b"somebody's work");
         assert_eq!(std::fs::read(&path).unwrap(), b"real");
+    }
+
+    /// What an agent adds to a conversation that it only opens is nobody's work.
+    ///
+    /// Shows: A-3, H-25
+    #[test]
+    fn turn_that_was_added_to_a_tombstone_is_kept_and_no_other_line() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("session.jsonl");
+        let names = || std::fs::read_dir(place.path()).unwrap().count();
+        std::fs::write(&path, b"real").unwrap();
+        bury(&path, b"tomb\n", stands).unwrap();
+        std::fs::write(&path, b"tomb\nopened\n").unwrap();
+        bury(&path, b"tomb\n", stands).unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"tomb\n".to_vec(), 2));
+        for more in ["turn\n".to_owned(), "turn".to_owned(), format!("opened\n{}\n", "x".repeat(65))] {
+            let (went_on, before) = (format!("tomb\n{more}"), names());
+            std::fs::write(&path, &went_on).unwrap();
+            bury(&path, b"tomb\n", stands).unwrap();
+            assert_eq!((std::fs::read(&path).unwrap(), names()), (b"tomb\n".to_vec(), before + 1));
+            std::fs::write(&path, &went_on).unwrap();
+            let kept = unbury(&path, stands).unwrap().unwrap();
+            assert_eq!(
+                (std::fs::read_to_string(kept).unwrap(), std::fs::read(&path).unwrap()),
+                (went_on, b"real".to_vec())
+            );
+            bury(&path, b"tomb\n", stands).unwrap();
+        }
+        std::fs::write(&path, b"tomb\nopened\n").unwrap();
+        assert_eq!(unbury(&path, stands).unwrap(), None);
     }
 }

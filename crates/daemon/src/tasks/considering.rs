@@ -285,19 +285,38 @@ impl Actor {
             self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Swapped);
             return self.hinder(id, (Refusal::IntegrityFailed, why.to_owned()));
         };
-        if plan.session.as_ref().is_some_and(|key| !self.is_here(key.id())) {
-            return self.hinder(id, (Refusal::NotOwner, "the session went to another device".to_owned()));
+        if let Some(hindrance) = self.taken(&plan) {
+            return self.hinder(id, hindrance);
         }
         self.tasks.waiting.remove(&id);
         let Some(began) = self.tasks.book.begin(id, unix_ms(), of) else { return };
         self.write_book(began);
         self.end_letter(id, LetterState::Acted);
         let stop = Arc::new(AtomicBool::new(false));
-        let running = Running { stop: stop.clone(), agent: plan.agent, line: String::new() };
+        let (session, directory) = (plan.session.as_ref().map(SessionKey::id), plan.directory.clone());
+        let running = Running { stop: stop.clone(), agent: plan.agent, session, directory, line: String::new() };
         self.tasks.running.insert(id, running);
         tracing::info!(peer = %id.origin.short(), id = id.short(), driver = turn.driver, "a task begins");
         let order = Order { id, turn, plan, scope, stop, from: self.device_name(id.origin) };
         tokio::spawn(super::running::run(self.context.clone(), order));
+    }
+
+    /// Why it may not begin now.
+    fn taken(&self, plan: &Plan) -> Option<Hindrance> {
+        let in_flight = |why: &str| Some((Refusal::InFlightWork, format!("{why}; ask again later")));
+        if self.leaving.values().any(|leaving| leaving.needs_quiet(&plan.directory)) {
+            return in_flight("what lies there is about to move to another device");
+        }
+        let session = plan.session.as_ref()?.id();
+        if !self.is_here(session) {
+            Some((Refusal::NotOwner, "the session went to another device".to_owned()))
+        } else if self.leaving.contains_key(&session) || self.custodian.leaving(session).is_some() {
+            in_flight("a move of the session is under way there")
+        } else if self.tasks.running.values().any(|running| running.session == Some(session)) {
+            in_flight("another task works with the session there")
+        } else {
+            None
+        }
     }
 
     /// It cannot be done here: the asker is told why, and what helps.

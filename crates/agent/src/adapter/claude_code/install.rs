@@ -17,7 +17,9 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
     let target = adapter.store.home_of(&arrival.native, &arrival.workdir)?;
     let mut outcome = Installed::New;
     let mut old = Vec::new();
+    let mut went_on = None;
     for place in adapter.store.places(&arrival.native)? {
+        went_on = fences::keep_what_went_on(&place, tombstone::look)?.or(went_on);
         let here = tombstone::real(&place)?;
         if tombstone::is(&here)? {
             old.push(place);
@@ -42,7 +44,7 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
         durable::remove(&fences::aside(&place))?;
     }
     adapter.forget_fence(&arrival.native)?;
-    Ok(outcome)
+    Ok(outcome.beside(went_on))
 }
 
 /// The session is here and in charge already; only what an interrupted return left is cleared away.

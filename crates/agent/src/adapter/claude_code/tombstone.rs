@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::transcript::Scan;
+use crate::adapter::fences::{self, Stands};
 use crate::adapter::limits::RECORD_HEAD_BYTES;
-use crate::adapter::{AgentError, durable, fences, lines};
+use crate::adapter::{AgentError, durable, lines};
 
 const MARK: &str = "cedeTombstone";
 const ASKED: &str = "00000000-0000-4000-8000-00000000ce01";
@@ -54,6 +55,14 @@ pub(super) fn is(path: &Path) -> Result<bool, AgentError> {
     let Some(line) = line else { return Ok(false) };
     let row = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
     Ok(row.get(MARK).and_then(Value::as_bool) == Some(true))
+}
+
+/// What stands there. A prompt that the hook refused is no turn.
+pub(super) fn look(path: &Path) -> Result<Stands, AgentError> {
+    fences::look(path, RECORD_HEAD_BYTES, is, |line| {
+        let row = serde_json::from_slice::<Value>(line).unwrap_or_default();
+        row["type"] == "assistant" && row["message"]["model"] != "<synthetic>"
+    })
 }
 
 /// The file that holds the session's real bytes.

@@ -106,10 +106,11 @@ fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<
     let store = &adapter.store;
     let known = store.find(id)?.map_or_else(|| store.indexed(id), |place| Ok(Some(place)))?;
     let target = known.unwrap_or_else(|| store.home.join(name));
+    let went_on = fences::keep_what_went_on(&target, tombstone::look)?;
     let here = tombstone::real(&target)?;
     if !durable::is_there(&here)? || tombstone::is(&here)? {
         durable::copy(local, &target)?;
-        return Ok(Installed::New);
+        return Ok(Installed::New.beside(went_on));
     }
     let is_aside = here != target;
     let outcome = match arrivals::relation(&here, local)? {
@@ -123,7 +124,7 @@ fn place(adapter: &CodexAdapter, id: &str, name: &Path, local: &Path) -> Result<
     };
     durable::copy(local, &target)?;
     durable::remove(&fences::aside(&target))?;
-    Ok(outcome)
+    Ok(outcome.beside(went_on))
 }
 
 /// Keeps the conversation that was here under a name of its own.

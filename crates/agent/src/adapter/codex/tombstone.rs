@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::rollout::Meta;
+use crate::adapter::fences::{self, Stands};
 use crate::adapter::limits::RECORD_BYTES;
-use crate::adapter::{AgentError, durable, fences, lines};
+use crate::adapter::{AgentError, durable, lines};
 
 const ORIGINATOR: &str = "cede tombstone";
 
@@ -44,6 +45,14 @@ pub(super) fn is(path: &Path) -> Result<bool, AgentError> {
     let Some(line) = line else { return Ok(false) };
     let record = serde_json::from_slice::<Value>(&line.head).unwrap_or_default();
     Ok(record.pointer("/payload/originator").and_then(Value::as_str) == Some(ORIGINATOR))
+}
+
+/// What stands there.
+pub(super) fn look(path: &Path) -> Result<Stands, AgentError> {
+    fences::look(path, RECORD_BYTES, is, |line| {
+        let record = serde_json::from_slice::<Value>(line).unwrap_or_default();
+        record["type"] == "response_item" && record["payload"]["role"] == "assistant"
+    })
 }
 
 /// The file that holds the session's real bytes.
