@@ -289,6 +289,12 @@ impl Actor {
         tokio::task::spawn_blocking(move || base::keep_records(&context, session, over));
     }
 
+    /// To whom it was released, where that device is a member no more.
+    pub(crate) fn released_to_nobody(&self, session: SessionId) -> Option<String> {
+        let to = self.leaving.get(&session)?.destination;
+        (!self.peers.is_member(to)).then(|| self.device_name(to))
+    }
+
     /// The session was taken over by force: nobody waits any more for the word of the one that it was released to.
     pub(crate) fn leaving_passed(&mut self, session: SessionId, by: DeviceId) {
         let why = format!("{} took it over by force before its new owner had answered", self.device_name(by));

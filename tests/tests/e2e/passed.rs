@@ -31,3 +31,22 @@ fn third_device_learns_of_a_release_from_its_source_which_hears_that_it_was_pass
     assert_eq!((passed.refusal, passed.now_at.as_deref()), (Some(Refusal::StaleToken), Some("desktop")));
     assert_eq!(passed.why, "stale-token: desktop took it over by force before its new owner had answered");
 }
+
+/// Shows: H-12
+#[test]
+fn whoever_waits_for_a_device_that_was_removed_waits_no_longer() {
+    let mut devices = Devices::friends(CEDE);
+    let planted = planted(&devices);
+    let _works = Busy::at(&devices.b, &planted);
+    let mut client = devices.a.open(Command::To(carried("server", planted.id))).unwrap();
+    client.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
+    wait_until("the server is kept from it", || devices.b.log().contains("the session is not in its place yet"));
+    devices.b.kill();
+    devices.a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
+    let gone = refused(client.end(&mut |_| {}).unwrap());
+    assert_eq!((gone.exit, gone.what.as_str()), (exit::PENDING, "the session is released"));
+    assert!(gone.why.starts_with("server (removed) had not answered"), "{}", gone.why);
+    let id = planted.id.short();
+    assert_eq!(gone.cure, format!("cede take --force {id}"));
+    take_by_force(&devices.a, planted.id);
+}

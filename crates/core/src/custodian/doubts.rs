@@ -152,12 +152,14 @@ impl Custodian {
             known.session == chain.session() && known.token == chain.token() && known.record == chain.head()
         };
         let mut chains = self.sessions.values().filter_map(|state| state.chain.as_ref());
-        if chains.all(|chain| known.iter().any(|known| same(chain, known))) {
+        let me = self.me();
+        // A signature of this device that it knows nothing of says that it forgot more than that.
+        let forgot = |state: &Session| state.forgot_release(me);
+        if !self.sessions.values().any(forgot) && chains.all(|chain| known.iter().any(|known| same(chain, known))) {
             self.vouched.insert(from);
         } else {
             self.vouched.remove(&from);
         }
-        let me = self.me();
         let others: Vec<DeviceId> = self.electorate.enrolled().filter(|device| *device != me).collect();
         if !others.is_empty() && others.iter().all(|device| self.vouched.contains(device)) {
             self.confirm_all();
@@ -166,6 +168,11 @@ impl Custodian {
 }
 
 impl Session {
+    /// Whether a release to this device that waits for its claim follows one by this device, which it knows nothing of.
+    pub(super) fn forgot_release(&self, me: DeviceId) -> bool {
+        self.unclaimed.as_ref().is_some_and(|waits| waits.chain.left_by(me).is_some())
+    }
+
     /// The generation of the record that contradicts the chain; 0 where there is none.
     pub(super) fn contested_generation(&self) -> u64 {
         let rival = self.contested.as_ref().and_then(|rival| cede_seal::verify::verify(rival).ok());

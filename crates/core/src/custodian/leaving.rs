@@ -9,7 +9,7 @@ use cede_wire::record::Record;
 use cede_wire::refusal::Refusal;
 use cede_wire::session::SessionKey;
 
-use super::{Custodian, OfferError, Released, Role, Session, Standing, Trust};
+use super::{Custodian, OfferError, Released, Role, Standing, Trust};
 use crate::chain::Chain;
 use crate::limits;
 use crate::now::Now;
@@ -38,8 +38,7 @@ impl Custodian {
         self.hear(now);
         let me = self.me();
         // It holds a signature of this device: what this one would offer begins before that.
-        let passed = |state: &Session| state.unclaimed.as_ref().is_some_and(|waits| waits.chain.left_by(me).is_some());
-        if self.sessions.get(&key.id()).is_some_and(passed) {
+        if self.sessions.get(&key.id()).is_some_and(|state| state.forgot_release(me)) {
             return Err(OfferError::NotOwner(Standing::Unconfirmed));
         }
         self.adopt(key)?;

@@ -35,7 +35,7 @@ use crate::sending::{self, Content, Part, SendError};
 use crate::sessions;
 
 use super::LeavingEvent;
-use super::words::{WAITING, cure_of, needs_a_yes, not_fenced, released};
+use super::words::{WAITING, cure_of, needs_a_yes, not_fenced, passed_by_removal, released};
 
 /// The task of one move.
 pub(super) struct Move {
@@ -653,13 +653,20 @@ impl Move {
 
     async fn wait_for_owner(&mut self) -> Result<(), Failure> {
         let deadline = tokio::time::Instant::now() + limits::RELEASED_PATIENCE;
+        let session = self.session;
         loop {
-            match tokio::time::timeout_at(deadline, self.next()).await {
+            match tokio::time::timeout(limits::REACH_LOOK, self.next()).await {
                 Ok(Ok(LeavingEvent::Retired)) => return Ok(()),
                 Ok(Ok(LeavingEvent::Over(refusal, detail))) => return Err(self.over(refusal, &detail)),
                 Ok(Ok(_)) => {}
                 Ok(Err(failed)) => return Err(failed),
-                Err(_) => return Err(released()),
+                Err(_) if tokio::time::Instant::now() >= deadline => return Err(released()),
+                Err(_) => {
+                    let gone = self.context.ask(move |actor| actor.released_to_nobody(session));
+                    if let Some(name) = gone.await.map_err(stopping)? {
+                        return Err(passed_by_removal(&name, session));
+                    }
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use cede_agent::adapter::AgentError;
 use cede_wire::control::{Failure, exit};
+use cede_wire::id::SessionId;
 use cede_wire::refusal::Refusal;
 use cede_wire::shown::bytes;
 
@@ -24,6 +25,12 @@ pub(super) fn not_fenced(error: &PayloadError) -> Failure {
 pub(super) fn released() -> Failure {
     let why = "the decision is made and durable; the new owner has not answered yet and is told until it does";
     failure(exit::PENDING, "the session is released", why, "cede status")
+}
+
+/// Nothing is heard any more of the device that it was released to.
+pub(super) fn passed_by_removal(name: &str, session: SessionId) -> Failure {
+    let why = format!("{name} had not answered, and nothing is heard of it any more; it may go on with it");
+    failure(exit::PENDING, "the session is released", &why, &format!("cede take --force {}", session.short()))
 }
 
 pub(super) fn needs_a_yes(plan: &cede_wire::control::Plan) -> Option<Failure> {

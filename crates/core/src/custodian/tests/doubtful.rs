@@ -258,6 +258,27 @@ fn doubt_ends_by_the_word_of_enrolled_devices_that_know_the_same() {
     net.only_owner(A, &[1, 2]);
 }
 
+/// It was put back to before the session first moved: what it knows is not the newest, whatever its peers say of the rest.
+///
+/// Shows: H-15, H-26
+#[test]
+fn doubt_ends_by_no_peers_word_while_a_release_of_this_device_is_known_that_it_forgot() {
+    for moved in [false, true] {
+        let mut net = Net::pair();
+        if moved {
+            net.give(A, B);
+            net.give(B, A);
+        }
+        net.nodes[A].journal = vec![Record::Doubted { why: cede_wire::record::Doubt::RolledBack }];
+        net.crash(A);
+        net.nodes[A].custodian.set_peers_suffice(true);
+        net.link(A, B);
+        let custodian = &net.nodes[A].custodian;
+        assert_eq!((custodian.doubt().is_some(), custodian.unclaimed().count()), (moved, usize::from(moved)));
+        assert_eq!(custodian.may_act(session()), !moved);
+    }
+}
+
 /// Shows: H-26, H-28
 #[test]
 fn device_in_doubt_asks_each_of_the_others_once_at_a_time() {
