@@ -55,6 +55,7 @@ impl Actor {
         let Some(key) = self.key_of(session) else { return };
         let directory = self.placed.get(&session).map(|placed| crate::sessions::path_of(&placed.directory));
         let aside = Arc::new(Aside { key, directory, token, owner, theirs });
+        self.end_tasks_in(session);
         self.moves.fences.begins(session);
         let context = self.context.clone();
         tokio::spawn(async move {

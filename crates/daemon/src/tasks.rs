@@ -94,8 +94,8 @@ struct Running {
     agent: AgentKind,
     /// It is a turn of this one.
     session: Option<SessionId>,
-    /// Where it works, by its real name.
-    directory: PathBuf,
+    /// Where it works, by its real name; none for a directory that was made for it.
+    directory: Option<PathBuf>,
     line: String,
 }
 
@@ -204,7 +204,9 @@ impl Actor {
 
     /// Whose task works with a session here, or in its directory. Until its agent is up nothing else shows that.
     pub(crate) fn task_in(&self, session: SessionId, directory: &Path) -> Option<String> {
-        let works = |running: &Running| running.session == Some(session) || overlap(&running.directory, directory);
+        let overlaps = |works: &PathBuf| overlap(works, directory);
+        let works =
+            |running: &Running| running.session == Some(session) || running.directory.as_ref().is_some_and(overlaps);
         let (id, _) = self.tasks.running.iter().find(|(_, running)| works(running))?;
         Some(format!("a task of {} works there: cede tasks", self.device_name(id.origin)))
     }

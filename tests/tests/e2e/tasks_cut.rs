@@ -117,6 +117,34 @@ fn session_moves_while_no_task_works_in_it_and_none_begins_while_it_moves() {
     assert_eq!(started(b).len(), 3);
 }
 
+/// Its owner was asleep, and hears of that.
+///
+/// Shows: H-9, H-22
+#[test]
+fn session_that_was_taken_over_by_force_has_no_task_any_more() {
+    let devices = desk();
+    let (a, b) = (&devices.a, &devices.b);
+    a.say_yes_to("server");
+    b.say_yes_to("laptop");
+    let planted = claude::plant(&a.home, &place(a), 2);
+    a.move_with(MoveRequest { carry_only: true, ..to("server", planted.id) }).unwrap();
+    stand_in(b, "claude", "sleep 600");
+    let asked = AskRequest { session: Some(planted.id.short()), wait: true, ..request("go on", None) };
+    let works = a.open(Command::Ask(asked)).unwrap();
+    allow(b);
+    wait_until("it works", || started(b).len() == 1 && marked_processes(b) > 0);
+    let signal =
+        |which| nix::sys::signal::kill(nix::unistd::Pid::from_raw(b.pid().try_into().unwrap()), which).unwrap();
+    signal(nix::sys::signal::SIGSTOP);
+    wait_until("its owner is not heard", || !a.status().peers[0].connected);
+    let id = planted.id.short();
+    let taken = a.typed(&["take", "--force", &id, "--yes", &id]);
+    signal(nix::sys::signal::SIGCONT);
+    assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    assert_eq!(ended(works).0.state, "cancelled");
+    assert_eq!(marked_processes(b), 0);
+}
+
 /// Shows: E-9
 #[test]
 fn device_that_is_removed_has_no_task_any_more() {

@@ -293,7 +293,8 @@ impl Actor {
         self.write_book(began);
         self.end_letter(id, LetterState::Acted);
         let stop = Arc::new(AtomicBool::new(false));
-        let (session, directory) = (plan.session.as_ref().map(SessionKey::id), plan.directory.clone());
+        let session = plan.session.as_ref().map(SessionKey::id);
+        let directory = (!plan.own).then(|| plan.directory.clone());
         let running = Running { stop: stop.clone(), agent: plan.agent, session, directory, line: String::new() };
         self.tasks.running.insert(id, running);
         tracing::info!(peer = %id.origin.short(), id = id.short(), driver = turn.driver, "a task begins");
@@ -304,7 +305,7 @@ impl Actor {
     /// Why it may not begin now.
     fn taken(&self, plan: &Plan) -> Option<Hindrance> {
         let in_flight = |why: &str| Some((Refusal::InFlightWork, format!("{why}; ask again later")));
-        if self.leaving.values().any(|leaving| leaving.needs_quiet(&plan.directory)) {
+        if !plan.own && self.leaving.values().any(|leaving| leaving.needs_quiet(&plan.directory)) {
             return in_flight("what lies there is about to move to another device");
         }
         let session = plan.session.as_ref()?.id();
