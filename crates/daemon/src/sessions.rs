@@ -9,7 +9,7 @@ use cede_wire::control::{Failure, SessionSummary, exit};
 use cede_wire::id::{DeviceId, SessionId};
 use cede_wire::member::{Capability, Member};
 use cede_wire::message::{ListedSession, PeerMessage};
-use cede_wire::session::{AgentKind, SessionInfo, SessionKey};
+use cede_wire::session::{Activity, AgentKind, SessionInfo, SessionKey};
 
 use crate::actor::Actor;
 use crate::authorities::Asker;
@@ -139,6 +139,8 @@ impl Actor {
         let directory = Path::new(&info.directory);
         let resume = self.context.adapter(info.key.agent).filter(|_| self.custodian.may_act(id));
         let hosted = self.context.terminals.get(id);
+        let works = self.task_in(id, Path::new("")).map(|evidence| Activity::Busy { pid: None, evidence });
+        let activity = works.unwrap_or_else(|| info.activity.clone());
         let resume = match &hosted {
             Some(_) => format!("cede attach {}", id.short()),
             None => resume.map_or_else(String::new, |adapter| adapter.resume_command(&info.key.native, directory)),
@@ -153,7 +155,7 @@ impl Actor {
             bytes: info.bytes,
             version: info.version.clone(),
             updated_unix_ms: info.updated_unix_ms,
-            activity: Some(info.activity.clone()).filter(|_| self.custodian.may_act(id)),
+            activity: Some(activity).filter(|_| self.custodian.may_act(id)),
             owner: self.owner_name(id),
             here,
             token: self.custodian.token(id),
