@@ -330,12 +330,10 @@ impl Ledger {
             return;
         }
         self.persist(vec![LetterRecord::Forgotten { device }]);
-        let back = self.drop_peer(device);
+        let (back, refused) = self.drop_peer(device);
         self.end_twins(back, now);
-        let told = self.inbox().filter(|letter| letter.waits() && letter.first().origin == device);
-        let refused = LetterState::Refused(Refusal::NotGranted);
-        let refused = told.map(|letter| (letter.kept.id, refused)).collect();
-        self.end_got(refused, now);
+        let told: BTreeSet<StreamKey> = refused.iter().map(|id| (id.origin, id.incarnation)).collect();
+        told.into_iter().for_each(|key| self.say(key, 0, now));
     }
 
     /// Letters wait here again. One that came back meanwhile by another way has a copy here, and is one letter: its teller hears
@@ -379,8 +377,9 @@ impl Ledger {
         }
     }
 
-    /// Letters that were passed on to it wait here again.
-    fn drop_peer(&mut self, device: DeviceId) -> Vec<LetterId> {
+    /// Letters that were passed on to it wait here again, and those that it told and others passed on are refused: both are
+    /// given back.
+    fn drop_peer(&mut self, device: DeviceId) -> (Vec<LetterId>, Vec<LetterId>) {
         let mut back = Vec::new();
         self.linked.remove(&device);
         self.heard.retain(|key, _| key.0 != device);
@@ -410,7 +409,13 @@ impl Ledger {
                 self.unneed(entry.kept.facts.digest);
             }
         }
-        back
+        let told = self.inbox().filter(|letter| letter.waits() && letter.first().origin == device);
+        let told: Vec<LetterId> = told.map(|letter| letter.kept.id).collect();
+        for id in &told {
+            // The record of its removal says this too.
+            let _ = self.move_got(*id, LetterState::Refused(Refusal::NotGranted));
+        }
+        (back, told)
     }
 
     fn in_entry(&mut self, id: LetterId) -> Option<&mut Got> {

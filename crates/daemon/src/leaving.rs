@@ -168,9 +168,6 @@ impl Actor {
                     self.report(Story::Going(session), Phase::Abandoned, (0, 0), 0, &failed.why);
                 }
                 failed.now_at.get_or_insert_with(|| self.in_charge(session));
-                if self.custodian.unclaimed().any(|(id, _)| id == session) {
-                    failed.cure = format!("cede claim {}", session.short());
-                }
                 ReplyBody::Failed(failed)
             }
         };
@@ -459,7 +456,10 @@ impl Actor {
                 if let Standing::Unconfirmed = standing {
                     let why = "this device forgot what the others know of it";
                     let refusal = Some(Refusal::NotOwner);
-                    return Failure { refusal, ..failure(exit::NOT_OWNER, what, why, "cede doctor") };
+                    return Failure {
+                        refusal,
+                        ..failure(exit::NOT_OWNER, what, why, "cede doctor says what; then cede claim")
+                    };
                 }
                 let why = format!("it is not in charge here; its owner is {owner}");
                 Failure {

@@ -192,12 +192,15 @@ impl Actor {
 
     /// Nothing is told to a device that is no member any more, and nothing is kept of what it told.
     pub(crate) fn forget_letters_of_strangers(&mut self) {
-        let strangers: Vec<DeviceId> =
-            self.ledger.peers().into_iter().filter(|one| !self.peers.is_member(*one)).collect();
         let now = self.context.clock.now();
-        for stranger in strangers {
-            self.ledger.forget(stranger, now);
-            self.end_watches_of(stranger);
+        // What comes back from one of them may be another one's.
+        for _ in 0..2 {
+            let known = self.ledger.peers().into_iter();
+            let strangers: Vec<DeviceId> = known.filter(|one| !self.peers.is_member(*one)).collect();
+            for stranger in strangers {
+                self.ledger.forget(stranger, now);
+                self.end_watches_of(stranger);
+            }
         }
         // What had gone to one of them waits here again.
         self.pass_letters_on();

@@ -155,7 +155,9 @@ async fn ready(context: &Context, order: &Order, number: u64) -> Result<SessionI
         let described = context.block(move |context| describe(context, &key)).await.map_err(stopping)?;
         let mut info = described.map_err(|error| not_captured(&error))?;
         let directory = PathBuf::from(&info.directory);
-        let real = context.block(move |_| directory.canonicalize().unwrap_or(directory)).await.map_err(stopping)?;
+        // The whole tree travels, of which the session's directory may be a part.
+        let real = context.block(move |_| cede_agent::tree::root_of(&directory).unwrap_or(directory));
+        let real = real.await.map_err(stopping)?;
         let works = context.ask(move |actor| actor.keep_quiet(session, real)).await.map_err(stopping)?;
         if let Some(evidence) = works {
             info.activity = Activity::Busy { pid: None, evidence };
@@ -252,7 +254,9 @@ pub(crate) fn exit_of(refusal: Refusal) -> u8 {
 pub(crate) fn reason(refusal: Refusal, detail: &str) -> String {
     match detail {
         "" => refusal.word().to_owned(),
-        said if said.starts_with(refusal.word()) => said.to_owned(),
+        said if said.strip_prefix(refusal.word()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) => {
+            said.to_owned()
+        }
         said => format!("{refusal}: {said}"),
     }
 }

@@ -101,9 +101,9 @@ impl Actor {
             return replies.failed(failure(exit::PENDING, NOT_TAKEN, why, "cede status"));
         }
         self.seizes.waiting.insert(session, replies);
-        let context = self.context.clone();
+        let (context, look) = (self.context.clone(), self.look_here(session));
         tokio::spawn(async move {
-            let here = look_around(&context, session).await;
+            let here = context.block(look).await.ok().flatten();
             context.tell(move |actor| actor.begin_seize(session, here)).await;
         });
     }

@@ -75,6 +75,13 @@ pub(super) fn keep_what_went_on(path: &Path, look: Look) -> Result<Option<PathBu
     if look(path)? != Stands::WentOn {
         return Ok(None);
     }
+    let names = (1..=BRANCH_NAMES).map(|number| durable::beside(path, &format!("cede-branch-{number}")));
+    for kept in names {
+        // An attempt that failed after this has kept it already.
+        if durable::is_there(&kept)? && durable::same_file(&kept, path)? {
+            return Ok(Some(kept));
+        }
+    }
     let kept = branch(path);
     durable::link(path, &kept)?;
     tracing::warn!(kept = %kept.display(), "somebody went on where the session is away; it is kept");

@@ -170,7 +170,7 @@ impl Custodian {
 impl Session {
     /// Whether a release to this device that waits for its claim follows one by this device, which it knows nothing of.
     pub(super) fn forgot_release(&self, me: DeviceId) -> bool {
-        self.unclaimed.as_ref().is_some_and(|waits| waits.chain.left_by(me).is_some())
+        self.chain.is_none() && self.unclaimed.as_ref().is_some_and(|waits| waits.chain.left_by(me).is_some())
     }
 
     /// The generation of the record that contradicts the chain; 0 where there is none.

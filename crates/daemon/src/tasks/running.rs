@@ -51,6 +51,9 @@ fn failed(why: &str) -> (TaskResult, String) {
 
 /// Blocks until the program and all that it started are gone.
 fn perform(context: &Context, order: &Order) -> (TaskResult, String) {
+    if order.stop.load(core::sync::atomic::Ordering::Relaxed) {
+        return (nothing(TaskOutcome::Cancelled), String::new());
+    }
     let place = context.place("tasks", &mark(order.id));
     let directory = &order.plan.directory;
     let made = std::fs::create_dir_all(&place).and_then(|()| match order.plan.own {

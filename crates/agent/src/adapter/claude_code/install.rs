@@ -35,6 +35,10 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
         old.push(place);
     }
     end_stale(adapter, arrival)?;
+    // What still worked may have ended a turn meanwhile.
+    for place in &old {
+        went_on = fences::keep_what_went_on(place, tombstone::look)?.or(went_on);
+    }
     copy_side_files(arrival, &target)?;
     durable::copy(&staged, &target)?;
     for place in old {
