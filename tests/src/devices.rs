@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
@@ -426,7 +427,10 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody has at this moment.
+/// A port that nobody has at this moment. The system gives out none of these by itself, so that nobody else takes it before
+/// its daemon does, or while that is down.
 fn free_address() -> String {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    let drawn = || 10_000 + u16::try_from(RandomState::new().hash_one(()) % 22_000).unwrap();
+    let free = |port: &u16| UdpSocket::bind(("127.0.0.1", *port)).is_ok();
+    format!("127.0.0.1:{}", core::iter::repeat_with(drawn).take(1_000).find(free).expect("a free port"))
 }
