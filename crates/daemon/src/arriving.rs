@@ -37,6 +37,7 @@ use crate::limits;
 use crate::moves::Story;
 use crate::offering::{exit_of, failure, reason};
 use crate::receiving::{self, Fetch, FetchError};
+use crate::tasks::overlap;
 
 /// What the actor knows of a session that arrives.
 pub(crate) struct Arriving {
@@ -196,6 +197,10 @@ impl Actor {
             }
             return;
         }
+        let looked = looked.and_then(|plan| match self.task_at(&plan.target) {
+            Some(works) => Err((Refusal::Busy, works)),
+            None => Ok(plan),
+        });
         match looked {
             Err((refusal, detail)) => {
                 // What is said here is read there.
@@ -223,6 +228,19 @@ impl Actor {
         }
     }
 
+    /// Whose task works where a session would stand.
+    fn task_at(&self, target: &Path) -> Option<String> {
+        let real = target.canonicalize().ok()?;
+        let from = self.task_over(&real)?;
+        Some(format!("a task of {from} works where the session would stand; see there: cede tasks"))
+    }
+
+    /// Whether a session that arrives will stand in this directory, above it or below it.
+    pub(crate) fn is_awaited_at(&self, directory: &Path) -> bool {
+        let real = |arriving: &Arriving| arriving.plan.target.canonicalize();
+        self.arriving.values().filter_map(|arriving| real(arriving).ok()).any(|target| overlap(&target, directory))
+    }
+
     /// A no before anything was written.
     pub(crate) fn refuse_arrival(&mut self, session: SessionId, handoff: HandoffId, refusal: Refusal, detail: &str) {
         self.custodian.decline(session, handoff, refusal, detail);
@@ -233,6 +251,11 @@ impl Actor {
     /// refused: by a fault here, or since the offer stands no more.
     pub(crate) fn approve_arrival(&mut self, plan: ArrivalPlan) -> Result<(), DecidedBy> {
         let (session, handoff) = (plan.key.id(), plan.handoff);
+        if let Some(works) = self.task_at(&plan.target) {
+            self.note_arrival(plan.source, AuditOf::Handoff(handoff), false);
+            self.refuse_arrival(session, handoff, Refusal::Busy, &works);
+            return Err(DecidedBy::Closed);
+        }
         // A peer chooses the id, and the id names the files: two sessions under one would stand for each other.
         let fault = match ArrivalPlan::read(&self.context, handoff) {
             Ok(Some(other)) if other.key != plan.key => {
@@ -359,7 +382,10 @@ impl Actor {
         };
         let name = told.and_then(|info| harmless(Path::new(&info.directory).file_name()?.as_encoded_bytes()));
         let name = name.unwrap_or_else(|| PathBuf::from(format!("session-{}", session.short())));
-        let target = before.unwrap_or_else(|| free_target(&self.context.surroundings.home.join(name)));
+        let target = match before {
+            Some(root) if self.task_at(&root).is_none() => root,
+            other => free_target(&other.unwrap_or_else(|| self.context.surroundings.home.join(name))),
+        };
         let title = placed.map(|placed| placed.title.clone()).filter(|title| !title.is_empty());
         let title = title.or_else(|| told.map(|info| crate::scrutiny::text(&info.title))).unwrap_or_default();
         let plan = ArrivalPlan {

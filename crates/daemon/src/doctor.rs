@@ -10,6 +10,7 @@ use cede_wire::shown::bytes;
 
 use crate::actor::Actor;
 use crate::context::{Context, found};
+use crate::moves::Story;
 
 fn check(what: &str, result: &str, found: impl Into<String>, cure: &str) -> Check {
     Check { what: what.to_owned(), result: result.to_owned(), found: found.into(), cure: cure.to_owned() }
@@ -100,7 +101,10 @@ impl Actor {
             }
             Standing::Arriving => {
                 let found = format!("session {id} is in charge here and not in its place yet");
-                Some(check("arrivals", "warn", found, "cede status says what it waits for"))
+                let view = self.moves.get(Story::Coming(session));
+                let why = view.and_then(|view| view.timeline.last()).map_or("", |last| &last.note);
+                let found = if why.is_empty() { found } else { format!("{found}: {why}") };
+                Some(check("arrivals", "warn", found, "do what the reason says; it is tried again until it stands"))
             }
             // Said once for all, with the reason.
             Standing::Unconfirmed

@@ -206,11 +206,17 @@ impl Actor {
 
     /// Whose task works with a session here, or in its directory. Until its agent is up nothing else shows that.
     pub(crate) fn task_in(&self, session: SessionId, directory: &Path) -> Option<String> {
-        let overlaps = |works: &PathBuf| overlap(works, directory);
-        let works =
-            |running: &Running| running.session == Some(session) || running.directory.as_ref().is_some_and(overlaps);
-        let (id, _) = self.tasks.running.iter().find(|(_, running)| works(running))?;
-        Some(format!("a task of {} works there: cede tasks", self.device_name(id.origin)))
+        let with_it = |running: &&Running| running.session == Some(session);
+        let of = self.tasks.running.iter().find(|(_, running)| with_it(running)).map(|(id, _)| id.origin);
+        let from = of.map(|of| self.device_name(of)).or_else(|| self.task_over(directory))?;
+        Some(format!("a task of {from} works there: cede tasks"))
+    }
+
+    /// The name of a device whose task works in a directory, above it or below it.
+    pub(crate) fn task_over(&self, directory: &Path) -> Option<String> {
+        let over = |running: &Running| running.directory.as_ref().is_some_and(|works| overlap(works, directory));
+        let (id, _) = self.tasks.running.iter().find(|(_, running)| over(running))?;
+        Some(self.device_name(id.origin))
     }
 
     /// The session is this device's no more.

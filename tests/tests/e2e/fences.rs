@@ -121,9 +121,14 @@ fn session_that_was_taken_over_while_it_came_in_does_not_come_in() {
     let mut client = devices.a.open(Command::To(carried("server", planted.id))).unwrap();
     client.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
     wait_until("the server is kept from it", || devices.b.log().contains("the session is not in its place yet"));
+    let (why, id) = (devices.b.status().moves.remove(0).progress.note, planted.id.short());
+    assert!(why.contains("the session is in use by process"), "{why}");
+    for asked in ["status", "doctor"] {
+        let said = devices.b.typed(&[asked]).stdout;
+        assert!(String::from_utf8_lossy(&said).contains(&why[..32]), "{asked}: {}", String::from_utf8_lossy(&said));
+    }
     devices.b.kill();
     drop(client);
-    let id = planted.id.short();
     let taken = devices.a.typed(&["take", "--force", &id, "--yes", &id]);
     assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
     assert!(claude::resumable(&devices.a.home, &planted).is_some());

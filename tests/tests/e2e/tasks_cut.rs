@@ -1,5 +1,6 @@
 //! Tasks of sessions, and tasks that something ends early: a removal, a time, a withdrawal, a death.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use cede_tests::devices::{Device, claude, wait_until};
@@ -115,6 +116,55 @@ fn session_moves_while_no_task_works_in_it_and_none_begins_while_it_moves() {
     decide(a, &waiting, true);
     assert!(matches!(moves.end(&mut |_| {}), Some(Ok(Answer::Moved(_)))));
     assert_eq!(started(b).len(), 3);
+}
+
+/// What a task changes there is not to be mixed with what comes.
+///
+/// Shows: E-3, H-4
+#[test]
+fn session_does_not_come_to_where_a_task_works_and_none_begins_where_it_comes() {
+    let devices = desk();
+    let (a, b) = (&devices.a, &devices.b);
+    let tree = place(b);
+    let planted = claude::plant(&b.home, &tree, 2);
+    wait_until("a look at the agents' stores finds it", || b.session(planted.id).is_some());
+    let carried = |to_device| MoveRequest { carry_only: true, ..to(to_device, planted.id) };
+    a.say_yes_to("server");
+    b.move_with(carried("laptop")).unwrap();
+    stand_in(b, "claude", "sleep 600");
+    let look = || AskRequest { wait: true, ..request("look", Some(&tree)) };
+    let stop = |works| {
+        let id = all_tasks(b).into_iter().find(|task| task.state == "running").unwrap().id;
+        b.ask(Command::CancelTask { id }).unwrap();
+        assert_eq!(ended(works).0.state, "cancelled");
+    };
+    let works = a.open(Command::Ask(look())).unwrap();
+    allow(b);
+    wait_until("it works", || started(b).len() == 1 && marked_processes(b) > 0);
+
+    let failed = refused(a.move_with(carried("server")));
+    assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Busy)));
+    let why = "server says: a task of laptop works where the session would stand; see there: cede tasks";
+    assert!(failed.why.contains(why), "{}", failed.why);
+    assert_eq!(failed.cure, "repeat it when that is over");
+
+    stop(works);
+    let moves = a.open(Command::To(carried("server"))).unwrap();
+    let waiting = question(b);
+    let works = a.open(Command::Ask(look())).unwrap();
+    let asked = || b.status().approvals.into_iter().find(|one| one.id != waiting.id);
+    wait_until("it is asked", || asked().is_some());
+    decide(b, &asked().unwrap(), true);
+    wait_until("it works", || started(b).len() == 2 && marked_processes(b) > 0);
+    let failed = refused(b.ask(Command::Decide { approval: waiting.id.to_string(), yes: true }));
+    assert_eq!(failed.what, "nothing was allowed");
+    let Some(Err(failed)) = moves.end(&mut |_| {}) else { panic!("it came") };
+    assert!(failed.why.contains("a task of laptop works where"), "{}", failed.why);
+    stop(works);
+    assert!(a.session(planted.id).is_some_and(|session| session.here));
+    b.say_yes_to("laptop");
+    a.move_with(carried("server")).unwrap();
+    assert!(b.session(planted.id).is_some_and(|session| Path::new(&session.directory) == tree));
 }
 
 /// Its owner was asleep, and hears of that.

@@ -7,13 +7,16 @@ use crate::page::{Page, Span, faint, plain, strong};
 use crate::progress::{amount, word};
 use crate::units;
 
+/// What to type for it. Before there is an attempt the session is what can be named, and cancelled.
+pub(crate) fn id(moving: &MoveSummary) -> String {
+    moving.progress.handoff.map_or_else(|| moving.progress.session.short(), |handoff| handoff.short())
+}
+
 /// A move under way, as `status` shows it.
 pub(crate) fn row(moving: &MoveSummary) -> Vec<Span> {
     let travelled = if moving.progress.total_bytes > 0 { amount(&moving.progress) } else { String::new() };
-    // Before there is an attempt the session is what can be named, and cancelled.
-    let id = moving.progress.handoff.map_or_else(|| moving.progress.session.short(), |handoff| handoff.short());
     vec![
-        plain(id),
+        plain(id(moving)),
         strong(&moving.title),
         plain(format!("{} → {}", moving.from, moving.to)),
         plain(word(moving.progress.phase)),

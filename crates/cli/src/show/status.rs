@@ -20,6 +20,9 @@ pub(crate) fn page(status: &StatusReport) -> Page {
         page.line([strong("Unread: "), plain(unread), faint("  cede inbox")]);
     }
     section(&mut page, "Moves", status.moves.iter().map(moves::row).collect(), &[1, 4]);
+    for moving in status.moves.iter().filter(|moving| !moving.progress.note.is_empty()) {
+        page.line([plain(format!("  {}: ", moves::id(moving))), faint(&moving.progress.note)]);
+    }
     let listed = status.transfers.iter().take(STATUS_TRANSFERS).map(transfers::under_way).collect();
     section(&mut page, "Files", listed, &[1, 5]);
     more(&mut page, status.transfers.len(), STATUS_TRANSFERS, "cede transfers");
@@ -84,6 +87,15 @@ mod tests {
         let text = page(&samples::status()).render(false);
         assert!(text.lines().all(|line| line.width() <= 80), "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn move_says_what_it_waits_for() {
+        let mut status = samples::status();
+        let why = "cannot write w/a: No space left on device";
+        status.moves[0].progress.note = why.into();
+        let text = page(&status).render(false);
+        assert!(text.contains(&format!("\n  3f3f3f3f: {why}\n\nSessions\n")), "{text}");
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub(crate) fn cure_of(refusal: Refusal, here: &str) -> String {
                 "ask its operator to type: cede approvals, or there, for an unattended server: cede policy {here} --yes"
             );
         }
+        Refusal::Busy => "repeat it when that is over",
         Refusal::InFlightWork => "wait for the turn to end, or add --wait",
         Refusal::DestinationCannotResume => {
             "do what the reason says; where only its agent is missing there, carry it with --carry-only"
@@ -77,7 +78,6 @@ pub(crate) fn cure_of(refusal: Refusal, here: &str) -> String {
         | Refusal::AlreadyOwner
         | Refusal::NotOwner
         | Refusal::StaleToken
-        | Refusal::Busy
         | Refusal::Cancelled
         | Refusal::Protocol => "cede status",
     };

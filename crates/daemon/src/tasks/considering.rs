@@ -308,6 +308,9 @@ impl Actor {
         if !plan.own && self.leaving.values().any(|leaving| leaving.needs_quiet(&plan.directory)) {
             return in_flight("what lies there is about to move to another device");
         }
+        if !plan.own && self.is_awaited_at(&plan.directory) {
+            return in_flight("a session arrives there");
+        }
         let session = plan.session.as_ref()?.id();
         if !self.is_here(session) {
             Some((Refusal::NotOwner, "the session went to another device".to_owned()))
