@@ -19,6 +19,8 @@ const LIMIT_KIB: i64 = 1_024;
 const MINUTES: u64 = 10;
 /// Rounds before it is measured: what is remembered of the past is then as much as it ever is.
 const WARM_ROUNDS: u64 = 40;
+/// Who tells whom.
+const TALKS: [(usize, usize); 4] = [(0, 1), (1, 0), (1, 2), (2, 0)];
 /// Messages of the same time, each way: more than are remembered of one peer.
 const WARM_MESSAGES: u64 = 600;
 const PAUSE: Duration = Duration::from_millis(400);
@@ -157,8 +159,7 @@ impl Bench {
 
     fn warm(&mut self) {
         for number in 0..WARM_MESSAGES {
-            self.tell(0, 1, number);
-            self.tell(1, 0, number);
+            TALKS.iter().for_each(|(from, to)| self.tell(*from, *to, number));
         }
         (0..WARM_ROUNDS).for_each(|_| self.round());
     }
@@ -172,9 +173,7 @@ impl Bench {
     fn round(&mut self) {
         let number = self.done.rounds;
         self.done.rounds += 1;
-        for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 0)] {
-            self.tell(from, to, number);
-        }
+        TALKS.iter().for_each(|(from, to)| self.tell(*from, *to, number));
         for device in &self.devices {
             drop(device.status());
         }
