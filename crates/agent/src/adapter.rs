@@ -118,6 +118,11 @@ pub trait Adapter: Send + Sync {
 
     /// Tool processes of the session that outlived their agent, known by what stands in their environment.
     fn leftovers(&self, native: &NativeId) -> Vec<LeftoverProcess>;
+
+    /// Conversations in the agent's store that were kept beside a session, and that are not in it. Blocks.
+    fn kept(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// Every adapter, in the order of [`AgentKind::ALL`]. A terminal has none: it has no files, the daemon hosts it.

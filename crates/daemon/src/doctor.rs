@@ -22,6 +22,7 @@ pub(crate) fn outside(context: &Context) -> (Vec<Check>, Vec<SessionInfo>) {
     checks.extend(AgentKind::ALL.into_iter().filter(|agent| is_program(*agent)).map(|agent| installed(context, agent)));
     let sessions = crate::sessions::discover(context).sessions;
     checks.extend(leftovers(context, &sessions));
+    checks.extend(kept(context));
     (checks, sessions.into_iter().filter(|info| is_gone(context, info)).collect())
 }
 
@@ -85,6 +86,16 @@ fn leftovers(context: &Context, sessions: &[SessionInfo]) -> Vec<Check> {
         })
     });
     found.take(16).collect()
+}
+
+/// What somebody wrote where a session was not in charge: it is in no session, and nobody looks into hidden files.
+fn kept(context: &Context) -> Vec<Check> {
+    let all = context.adapters.iter().flat_map(|adapter| adapter.kept());
+    let line = |path: std::path::PathBuf| {
+        let found = format!("{} was kept when its session went on elsewhere, and is not in it", path.display());
+        check("kept conversations", "warn", found, "read it; remove it once nothing in it is needed")
+    };
+    all.take(16).map(line).collect()
 }
 
 impl Actor {

@@ -140,11 +140,11 @@ impl Actor {
         }
     }
 
-    /// From now on no task begins in the session or in its directory. Whose task works there already.
-    pub(crate) fn keep_quiet(&mut self, session: SessionId, directory: PathBuf) -> Option<String> {
+    /// Whose task works in the session or in its directory. From now on none begins there, if it really moves.
+    pub(crate) fn keep_quiet(&mut self, session: SessionId, directory: PathBuf, moves: bool) -> Option<String> {
         let works = self.task_in(session, &directory);
         if let Some(leaving) = self.leaving.get_mut(&session) {
-            leaving.quiet = Some(directory);
+            leaving.quiet = moves.then_some(directory);
         }
         works
     }

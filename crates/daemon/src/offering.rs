@@ -158,7 +158,8 @@ async fn ready(context: &Context, order: &Order, number: u64) -> Result<SessionI
         // The whole tree travels, of which the session's directory may be a part.
         let real = context.block(move |_| cede_agent::tree::root_of(&directory).unwrap_or(directory));
         let real = real.await.map_err(stopping)?;
-        let works = context.ask(move |actor| actor.keep_quiet(session, real)).await.map_err(stopping)?;
+        let moves = !order.request.dry_run;
+        let works = context.ask(move |actor| actor.keep_quiet(session, real, moves)).await.map_err(stopping)?;
         if let Some(evidence) = works {
             info.activity = Activity::Busy { pid: None, evidence };
         }

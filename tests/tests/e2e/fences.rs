@@ -200,8 +200,11 @@ fn turns_that_were_added_where_a_session_is_away_are_kept() {
     devices.a.start();
     devices.wait_for_link();
     wait_until("it is kept", || kept("before the start") == 1);
+    let said = || String::from_utf8(devices.a.typed(&["doctor"]).stdout).unwrap();
+    assert_eq!(said().matches("was kept when its session went on elsewhere").count(), 1, "{}", said());
     add("before it comes");
     devices.b.move_with(carried("laptop", planted.id)).unwrap();
     assert_eq!((kept("before the start"), kept("before it comes")), (1, 1));
+    assert_eq!(said().matches("was kept when its session went on elsewhere").count(), 2, "{}", said());
     assert!(claude::resumable(&devices.a.home, &planted).is_some());
 }

@@ -266,6 +266,10 @@ impl Adapter for ClaudeCodeAdapter {
             Vec::new()
         }
     }
+
+    fn kept(&self) -> Vec<PathBuf> {
+        fences::kept(self.store.files())
+    }
 }
 
 /// Where the transcript of a session that is worked on in this directory belongs.

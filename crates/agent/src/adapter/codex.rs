@@ -277,6 +277,10 @@ impl Adapter for CodexAdapter {
         let names = ["CODEX_THREAD_ID", "CODEX_SESSION_ID"];
         processes::marked(&names.map(|name| format!("{name}={native}")), "codex")
     }
+
+    fn kept(&self) -> Vec<PathBuf> {
+        fences::kept(self.store.files().unwrap_or_default())
+    }
 }
 
 fn activity(holder: Option<u32>, scan: &Scan) -> Activity {

@@ -75,17 +75,18 @@ pub(super) fn keep_what_went_on(path: &Path, look: Look) -> Result<Option<PathBu
     if look(path)? != Stands::WentOn {
         return Ok(None);
     }
-    let names = (1..=BRANCH_NAMES).map(|number| durable::beside(path, &format!("cede-branch-{number}")));
-    for kept in names {
+    for kept in branch_names(path) {
+        if !durable::is_there(&kept)? {
+            durable::link(path, &kept)?;
+            tracing::warn!(kept = %kept.display(), "somebody went on where the session is away; it is kept");
+            return Ok(Some(kept));
+        }
         // An attempt that failed after this has kept it already.
-        if durable::is_there(&kept)? && durable::same_file(&kept, path)? {
+        if durable::same_file(&kept, path)? {
             return Ok(Some(kept));
         }
     }
-    let kept = branch(path);
-    durable::link(path, &kept)?;
-    tracing::warn!(kept = %kept.display(), "somebody went on where the session is away; it is kept");
-    Ok(Some(kept))
+    Err(AgentError::World { doing: format!("keep what lies in {}", path.display()), why: "no name is free".to_owned() })
 }
 
 /// The ending of a file that was set aside; it lies beside its old place, so that both are on one file system.
@@ -217,9 +218,23 @@ pub(super) fn unbury(path: &Path, look: Look) -> Result<Option<PathBuf>, AgentEr
 
 /// A free name beside `path` for a conversation that is kept and no longer in charge.
 pub(super) fn branch(path: &Path) -> PathBuf {
-    let names = (1..=BRANCH_NAMES).map(|number| durable::beside(path, &format!("cede-branch-{number}")));
     let free = |name: &PathBuf| matches!(durable::is_there(name), Ok(false));
-    names.into_iter().find(free).unwrap_or_else(|| durable::beside(path, "cede-branch"))
+    branch_names(path).find(free).unwrap_or_else(|| durable::beside(path, BRANCH))
+}
+
+const BRANCH: &str = "cede-branch";
+
+fn branch_names(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..=BRANCH_NAMES).map(|number| durable::beside(path, &format!("{BRANCH}-{number}")))
+}
+
+/// Those of the files that have such a name.
+pub(super) fn kept(files: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let marked = |path: &PathBuf| {
+        let ending = path.extension().and_then(std::ffi::OsStr::to_str);
+        ending.is_some_and(|ending| ending.starts_with(BRANCH))
+    };
+    files.into_iter().filter(marked).collect()
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use cede_wire::path::RelPath;
 use cede_wire::session::{Activity, AgentKind, NativeId, Requirement, SessionInfo, SessionKey};
 
 use crate::adapter::conversation::Conversation;
-use crate::adapter::fences::{Fence, Fences};
+use crate::adapter::fences::{self, Fence, Fences};
 use crate::adapter::scratch::Scratch;
 use crate::adapter::{
     Adapter, AgentError, Arrival, CannotResume, Installed, LeftoverProcess, Surroundings, Tombstone, Transcript,
-    TranscriptFile, arrivals, processes, requirements, text,
+    TranscriptFile, arrivals, durable, processes, requirements, text,
 };
 
 mod canonical;
@@ -197,6 +197,10 @@ impl Adapter for OpenCodeAdapter {
             agent.is_none_or(|agent: u32| !running.contains(&agent))
         };
         tools.into_iter().filter(|tool| works_here(tool.pid) && orphaned(tool.pid)).collect()
+    }
+
+    fn kept(&self) -> Vec<PathBuf> {
+        fences::kept(durable::list(&self.branches).unwrap_or_default())
     }
 }
 

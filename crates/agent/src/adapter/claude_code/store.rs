@@ -17,9 +17,13 @@ pub(super) struct Store {
 impl Store {
     /// Every transcript of every project.
     pub(super) fn transcripts(&self) -> Vec<(NativeId, PathBuf)> {
+        self.files().filter_map(|file| Some((id_in_name(&file)?, file))).collect()
+    }
+
+    /// All that lies in the projects.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let projects = entries(&self.projects());
-        let files = projects.iter().flat_map(|project| entries(project)).take(STORE_ENTRIES);
-        files.filter_map(|file| Some((id_in_name(&file)?, file))).collect()
+        projects.into_iter().flat_map(|project| entries(&project)).take(STORE_ENTRIES)
     }
 
     /// Every place where a session lies; more than one confuses Claude Code.

@@ -33,9 +33,15 @@ pub(super) struct Closure {
 impl Store {
     /// Every rollout below `sessions`, by the id in its name.
     pub(super) fn rollouts(&self) -> Result<BTreeMap<String, PathBuf>, AgentError> {
+        let files = self.files()?.into_iter();
+        Ok(files.filter_map(|path| Some((id_in_name(&path)?, path))).collect())
+    }
+
+    /// All that lies below `sessions`.
+    pub(super) fn files(&self) -> Result<Vec<PathBuf>, AgentError> {
         let mut found = Vec::new();
         walk(&self.sessions(), 0, &mut found)?;
-        Ok(found.into_iter().filter_map(|path| Some((id_in_name(&path)?, path))).collect())
+        Ok(found)
     }
 
     /// The file of a session below `sessions`: where Codex looks, be it the session or a tombstone.
