@@ -54,6 +54,9 @@ impl Door {
     }
 }
 
+/// What is said of a device that answered so.
+pub(crate) const NOT_ADMITTED: &str = "does not admit this device";
+
 /// The members, and the links to them.
 pub(crate) struct Peers {
     me: DeviceId,
@@ -192,6 +195,15 @@ impl Peers {
     /// Whether the device answered that it does not admit this one.
     pub(crate) fn refuses_us(&self, device: DeviceId) -> bool {
         matches!(self.troubles.get(&device), Some(DialError::Refused))
+    }
+
+    /// What is said of a device that nothing can be sent to at this moment.
+    pub(crate) fn absence(&self, device: DeviceId) -> Option<&'static str> {
+        match self.is_connected(device) {
+            true => None,
+            false if self.refuses_us(device) => Some(NOT_ADMITTED),
+            false => Some("is away"),
+        }
     }
 
     /// When a device was last connected, milliseconds since 1970; none: not since this daemon started.
@@ -653,6 +665,15 @@ async fn look_wait(context: &Context, device: DeviceId) -> Option<bool> {
     context.ask(move |actor| !actor.peers.is_connected(device) && actor.waits_for(device)).await.ok()
 }
 
+impl Actor {
+    fn not_reached(&mut self, device: DeviceId, error: DialError) {
+        self.peers.troubles.insert(device, error);
+        if self.peers.refuses_us(device) {
+            self.end_looks_at(device);
+        }
+    }
+}
+
 async fn dial_any(context: &Context, member: &Member, addresses: &[String]) -> bool {
     for address in addresses {
         if dial(context, member, address).await {
@@ -669,7 +690,7 @@ pub(crate) async fn dial(context: &Context, member: &Member, address: &str) -> b
         Err(Unreached::Dial(error)) => {
             let device = member.device();
             tracing::debug!(peer = %device.short(), %error, "not reached");
-            context.tell(move |actor| drop(actor.peers.troubles.insert(device, error))).await;
+            context.tell(move |actor| actor.not_reached(device, error)).await;
             false
         }
         Err(Unreached::NoHost(_) | Unreached::Stopping) => false,

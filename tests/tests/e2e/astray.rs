@@ -220,4 +220,9 @@ fn removed_device_is_told_how_to_go_on_whatever_else_waits() {
     assert!(said.contains("cede devices leave") && !said.contains("devices address"), "{said}");
     let (_, said) = typed(b, &["tell", "laptop", "hello"]);
     assert!(said.contains("laptop does not admit this device"), "{said}");
+    for (begin, look) in [(["ask", "laptop", "look"], "tasks"), (["send", "laptop", "/etc/hostname"], "transfers")] {
+        typed(b, &begin);
+        let (_, said) = typed(b, &[look]);
+        assert!(said.contains("laptop does not admit"), "{look}: {said}");
+    }
 }

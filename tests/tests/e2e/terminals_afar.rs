@@ -53,6 +53,19 @@ fn terminal_of_another_device_is_seen_after_a_yes_and_not_before() {
     assert_eq!((refused, a.status().approvals.len()), (End::Code(i32::from(exit::REFUSED)), 0));
 }
 
+/// Shows: D-10, P-7
+#[test]
+fn nobody_looks_for_a_device_that_removed_this_one() {
+    let devices = Devices::paired(CEDE);
+    let (a, b) = (&devices.a, &devices.b);
+    accept(a, Capability::Observe);
+    hosted(a, "printf 'seen-%s' 42; sleep 1000");
+    let mut watcher = Tty::open(b, &["watch", "work"]);
+    watcher.see("seen-42");
+    a.ask(Command::Revoke { device: "server".to_owned(), confirmed: true }).unwrap();
+    assert_eq!(watcher.end_with("laptop does not admit this device"), End::Code(i32::from(exit::FAILED)));
+}
+
 /// Shows: D-3, D-5, D-10
 #[test]
 fn peer_drives_until_the_person_there_wants_it_back() {

@@ -148,8 +148,7 @@ impl Actor {
         let peer = letter.kept.id.stream;
         match letter.kept.state {
             None if letter.overdue => format!("queued: its time is over; {to} says whether it came in time"),
-            None if self.peers.refuses_us(peer) => format!("queued: {to} does not admit this device"),
-            None if !self.peers.is_connected(peer) => format!("queued: {to} is away"),
+            None if let Some(absence) = self.peers.absence(peer) => format!("queued: {to} {absence}"),
             None => match self.ledger.closed(peer) {
                 Some(LetterRoom::Full) => format!("queued: {to} has no room for messages"),
                 Some(LetterRoom::Quarantined) => {

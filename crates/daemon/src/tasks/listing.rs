@@ -152,7 +152,7 @@ impl Actor {
         let to = self.device_name(id.stream);
         // A peer says what becomes of a task only after the yes.
         let allowed = self.tasks.lines.contains_key(&id);
-        let (state, standing) = asked_state(&letter, &to, self.peers.is_connected(id.stream), allowed);
+        let (state, standing) = asked_state(&letter, &to, self.peers.absence(id.stream), allowed);
         let (state, standing) = match (by, &answer) {
             (Some(_), None) => ("done", "answered; the answer is not kept any more".to_owned()),
             _ => (state, standing),
@@ -220,10 +220,12 @@ pub(super) async fn tell_watchers(context: &Context, id: LetterId) {
     }
 }
 
-fn asked_state(letter: &Standing, to: &str, connected: bool, allowed: bool) -> (&'static str, String) {
+fn asked_state(letter: &Standing, to: &str, absence: Option<&str>, allowed: bool) -> (&'static str, String) {
     match letter.kept.state {
-        None if connected => ("queued", format!("queued for {to}")),
-        None => ("queued", format!("queued: {to} is away")),
+        None => match absence {
+            Some(absence) => ("queued", format!("queued: {to} {absence}")),
+            None => ("queued", format!("queued for {to}")),
+        },
         Some(LetterState::Received | LetterState::Shown) if allowed => {
             ("waiting", format!("allowed at {to}; waits for a place there"))
         }

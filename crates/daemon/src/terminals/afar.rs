@@ -29,6 +29,7 @@ use crate::context::Context;
 use crate::conversations::{self, is_told};
 use crate::limits;
 use crate::offering::{exit_of, failure, stopping};
+use crate::peers::NOT_ADMITTED;
 use crate::sessions;
 
 /// The viewings of this device at others.
@@ -50,8 +51,8 @@ enum News {
     Away,
     /// There is a link again.
     Reachable,
-    /// The device is no member any more.
-    Removed,
+    /// Nothing will be heard of it any more: why.
+    Over(&'static str),
 }
 
 impl Afar {
@@ -102,7 +103,14 @@ impl Actor {
         let peers = &self.peers;
         for (_, look) in self.afar.0.extract_if(.., |_, look| !peers.is_member(look.device)) {
             // A viewer that is so far behind finds its channel closed.
-            let _ = look.news.try_send(News::Removed);
+            let _ = look.news.try_send(News::Over("was removed"));
+        }
+    }
+
+    /// Nor where the device does not admit this one any more.
+    pub(crate) fn end_looks_at(&mut self, device: DeviceId) {
+        for (_, look) in self.afar.0.extract_if(.., |_, look| look.device == device && look.link.is_none()) {
+            let _ = look.news.try_send(News::Over(NOT_ADMITTED));
         }
     }
 
@@ -288,7 +296,7 @@ impl Sight {
                         }
                     }
                     Some(News::Away) => out.send(self.away()).await.ok()?,
-                    Some(News::Removed) => return Some(ReplyBody::Failed(self.removed())),
+                    Some(News::Over(why)) => return Some(ReplyBody::Failed(self.given_up(why))),
                     Some(News::Reachable) => reached |= self.open().await,
                     None => return Some(ReplyBody::Failed(self.cut_off())),
                 },
@@ -453,8 +461,8 @@ impl Sight {
         failure(exit::TIMEOUT, "you do not look on", &why, "cede devices")
     }
 
-    fn removed(&self) -> Failure {
-        let why = format!("{} was removed", self.there.name);
+    fn given_up(&self, why: &str) -> Failure {
+        let why = format!("{} {why}", self.there.name);
         failure(exit::FAILED, "you look on no more", &why, "cede devices")
     }
 

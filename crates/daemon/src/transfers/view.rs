@@ -12,6 +12,7 @@ use super::going::BeingRead;
 use crate::actor::Actor;
 use crate::control::Replies;
 use crate::offering::{exit_of, failure, reason};
+use crate::peers::NOT_ADMITTED;
 
 /// What is known of one beside the machine.
 pub(super) struct View {
@@ -254,6 +255,7 @@ impl Actor {
         let room = view.map(|view| view.waits.as_str()).filter(|waits| !waits.is_empty() && (connected || !going));
         let waits = match (state, going) {
             (_, _) if room.is_some() => room.unwrap_or_default().to_owned(),
+            (_, _) if self.peers.refuses_us(peer) => format!("{} {NOT_ADMITTED}", self.device_name(peer)),
             (_, _) if !connected => format!("waits for {}", self.device_name(peer)),
             (TransferState::Offered, true) => "waits for its answer; if it asks, there: cede approvals".to_owned(),
             (TransferState::Offered, false) if self.files.considered.contains_key(&transfer) => {
