@@ -220,6 +220,8 @@ pub(crate) const READ_UNSAID: Duration = Duration::from_millis(500);
 pub(crate) const OFFERS_PUT_OFF: usize = cede_core::limits::TRANSFERS_PER_PEER;
 /// Pause between two looks whether there is room for files that wait for it.
 pub(crate) const ROOM_LOOK: Duration = Duration::from_secs(5);
+/// How often that pause is doubled before the first look, for files that find no room again and again.
+pub(crate) const ROOM_DOUBLINGS: u32 = 6;
 /// Most files of one sending that are taken: what a person can be shown by folders, and a directory can hold.
 pub(crate) const TRANSFER_FILES: u64 = 500_000;
 /// Most bytes of one sending that are taken where the configuration says nothing.

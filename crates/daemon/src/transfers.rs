@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 use crate::actor::Actor;
 use crate::authorities::Asker;
 use crate::clock::random;
+use crate::context::{Context, patiently};
 use crate::limits;
 use crate::offering::failure;
 
@@ -71,13 +72,15 @@ struct Task {
     needed: u32,
     secret: Option<Arc<ExchangeSecret>>,
     stage: Option<Arc<Stage>>,
+    /// How often it was held for want of room.
+    held: u32,
     /// Set with the end of the transfer: what is being written then gets no name.
     over: Arc<AtomicBool>,
 }
 
 impl Task {
     fn idle() -> Self {
-        Self { hand: None, needs: None, needed: 0, secret: None, stage: None, over: Arc::default() }
+        Self { hand: None, needs: None, needed: 0, secret: None, stage: None, held: 0, over: Arc::default() }
     }
 
     fn abort(&mut self) {
@@ -106,14 +109,19 @@ impl Actor {
         let withdrawn: BTreeSet<TransferId> = withdrawn.map(|(id, _)| id).collect();
         for id in TransferPlan::all(&self.context) {
             match TransferPlan::load(&self.context, id).filter(|_| known.contains(&id)) {
-                Some(plan) => {
+                Some(mut plan) => {
+                    if withdrawn.contains(&id) {
+                        take_back(&self.context, &mut plan);
+                    }
                     if ended.contains(&id) {
                         plan.discard_parts(&self.context);
                     }
-                    if withdrawn.contains(&id) {
-                        take_back(&plan);
-                    }
+                    let placed = coming.contains(&id).then(|| plan.stands()).flatten();
                     self.files.views.insert(id, View::new(plan));
+                    if let Some(place) = placed {
+                        // Only this word was left to be said. A person may work there by now: it is not to be withdrawn any more.
+                        let _ = self.transfers.received(id, &place);
+                    }
                 }
                 None => TransferPlan::remove(&self.context, id),
             }
@@ -200,11 +208,11 @@ impl Actor {
         tokio::task::spawn_blocking(move || {
             // A thread that still writes there is waited for.
             let _held = turn.hold();
+            if let Some(mut plan) = TransferPlan::load(&context, transfer).filter(|_| withdrawn) {
+                take_back(&context, &mut plan);
+            }
             if let Some(plan) = plan {
                 plan.discard_parts(&context);
-            }
-            if let Some(plan) = TransferPlan::load(&context, transfer).filter(|_| withdrawn) {
-                take_back(&plan);
             }
             discard_stage(&context, transfer);
         });
@@ -298,15 +306,16 @@ fn known(transfers: &Transfers) -> BTreeSet<TransferId> {
 }
 
 /// Of what was withdrawn nothing stays.
-fn take_back(plan: &TransferPlan) {
-    if let Err(error) = plan.take_back() {
+fn take_back(context: &Context, plan: &mut TransferPlan) {
+    let taken = plan.take_back().and_then(|changed| if changed { plan.save(context) } else { Ok(()) });
+    if let Err(error) = taken {
         tracing::error!(transfer = %plan.transfer.short(), %error, "files that were withdrawn are still there");
     }
 }
 
 /// Removes what came. A thread that still writes into it is waited for.
-fn discard_stage(context: &crate::context::Context, transfer: TransferId) {
-    let discarded = crate::context::patiently(|| context.home.discard_transfer_stage(transfer));
+fn discard_stage(context: &Context, transfer: TransferId) {
+    let discarded = patiently(|| context.home.discard_transfer_stage(transfer));
     if let Err(error) = discarded {
         tracing::debug!(%error, "a stage was not removed");
     }

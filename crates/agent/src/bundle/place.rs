@@ -132,8 +132,8 @@ pub fn discard(staging: &Path) -> Result<(), PlaceError> {
 }
 
 /// Gives what lies in `staging` its place in `folder`: a single file or folder under its own name, several in a folder
-/// called `together`. A name that is taken gets a number. `announce` makes the choice durable before it is carried out; a
-/// choice that an earlier run announced and carried out is `announced`.
+/// called `together`. A name that is taken gets a number. `announce` makes the choice durable before it is carried out: what
+/// takes which place; a choice that an earlier run announced and carried out is `announced`.
 ///
 /// # Errors
 /// [`PlaceError`]; nothing that was there is touched.
@@ -142,7 +142,7 @@ pub fn finish(
     staging: &Path,
     together: &str,
     announced: Option<&Path>,
-    announce: &mut dyn FnMut(&Path) -> io::Result<()>,
+    announce: &mut dyn FnMut(&Path, &Path) -> io::Result<()>,
 ) -> Result<PathBuf, PlaceError> {
     if let Some(place) = announced {
         return done(folder, staging, place);
@@ -160,7 +160,7 @@ pub fn finish(
         if place.symlink_metadata().is_ok() {
             continue;
         }
-        announce(&place).map_err(|error| PlaceError::io(&place, &error))?;
+        announce(&from, &place).map_err(|error| PlaceError::io(&place, &error))?;
         match renameat_with(CWD, &from, CWD, &place, RenameFlags::NOREPLACE) {
             Ok(()) => return done(folder, staging, &place),
             Err(rustix::io::Errno::EXIST) => {}
@@ -233,7 +233,7 @@ mod tests {
         let (entries, sources) = read(from);
         let staging = folder.join(".new");
         write(&entries, &sources, folder, &staging).unwrap();
-        finish(folder, &staging, "several", None, &mut |_| Ok(())).unwrap()
+        finish(folder, &staging, "several", None, &mut |_, _| Ok(())).unwrap()
     }
 
     /// Shows: F-7
@@ -271,7 +271,7 @@ mod tests {
         assert!(!is_spent(&staging));
         std::fs::rename(staging.join("f"), to.join("f")).unwrap();
         assert!(is_spent(&staging));
-        let found = finish(&to, &staging, "", Some(&to.join("f")), &mut |_| panic!("announced again")).unwrap();
+        let found = finish(&to, &staging, "", Some(&to.join("f")), &mut |_, _| panic!("announced again")).unwrap();
         assert_eq!(found, to.join("f"));
     }
 

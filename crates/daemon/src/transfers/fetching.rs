@@ -281,12 +281,13 @@ fn place(context: &Context, transfer: TransferId, entries: &Tamed, chunks: &Chun
         write(context, &plan, entries, chunks, (&folder, &staging))?;
     }
     let together = plan.together.clone();
-    let place = bundle::finish(&folder, &staging, &together, chosen.as_deref().filter(|_| done), &mut |place| {
-        if over.load(Ordering::SeqCst) {
-            return Err(std::io::ErrorKind::Interrupted.into());
-        }
-        plan.choose(context, place)
-    })?;
+    let place =
+        bundle::finish(&folder, &staging, &together, chosen.as_deref().filter(|_| done), &mut |from, place| {
+            if over.load(Ordering::SeqCst) {
+                return Err(std::io::ErrorKind::Interrupted.into());
+            }
+            plan.choose(context, from, place)
+        })?;
     Ok((plan, place))
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use cede_agent::bundle;
 use cede_seal::verify::{Verified, verify};
 use cede_wire::audit::AuditOf;
 use cede_wire::canonical::{decode, encode};
@@ -36,9 +37,9 @@ pub(crate) struct TransferPlan {
     pub(crate) together: String,
     /// Receiver: the place that was chosen, as bytes. It is taken with the next step.
     pub(crate) place: Option<Vec<u8>>,
-    /// Receiver: the numbers by which the file system knows what takes that place.
+    /// Receiver: the number by which the file system knows what takes that place.
     #[serde(default)]
-    pub(crate) inodes: Vec<u64>,
+    pub(crate) inode: Option<u64>,
     /// Receiver: how the yes is named in the record, where it was asked for.
     #[serde(default)]
     pub(crate) of: Option<AuditOf>,
@@ -94,24 +95,40 @@ impl TransferPlan {
         }
     }
 
-    /// Takes what was put in its place out of it: it was withdrawn at that moment. Something else that stands there stays.
-    pub(crate) fn take_back(&self) -> io::Result<()> {
-        let Some(place) = self.chosen() else { return Ok(()) };
-        let Ok(there) = place.symlink_metadata() else { return Ok(()) };
-        match self.inodes.contains(&there.ino()) {
-            true if there.is_dir() => std::fs::remove_dir_all(place),
-            true => std::fs::remove_file(place),
-            false => Ok(()),
+    /// Takes what was put in its place out of it: it was withdrawn at that moment. Something else that stands there stays, also
+    /// what gets its number later: the plan knows no place after this. True: the plan is to be saved.
+    pub(crate) fn take_back(&mut self) -> io::Result<bool> {
+        if let Some(place) = self.placed() {
+            match place.symlink_metadata()?.is_dir() {
+                true => std::fs::remove_dir_all(place)?,
+                false => std::fs::remove_file(place)?,
+            }
         }
+        self.inode = None;
+        Ok(self.place.take().is_some())
     }
 
-    /// Chooses the place. Durable when this returns; what is staged takes it with the next step.
-    pub(crate) fn choose(&mut self, context: &Context, place: &Path) -> io::Result<()> {
+    /// Chooses the place for `from`. Durable when this returns; it takes it with the next step.
+    pub(crate) fn choose(&mut self, context: &Context, from: &Path, place: &Path) -> io::Result<()> {
         self.place = Some(place.as_os_str().as_bytes().to_vec());
-        let staging = self.staging.as_deref().map(std::fs::read_dir).transpose()?;
-        let staged = staging.into_iter().flatten().flatten().map(|entry| entry.path()).chain(self.staging.clone());
-        self.inodes = staged.take(2).map(|path| Ok(path.symlink_metadata()?.ino())).collect::<io::Result<_>>()?;
+        self.inode = Some(from.symlink_metadata()?.ino());
         self.save(context)
+    }
+
+    /// The chosen place, where what was to take it stands there.
+    pub(crate) fn placed(&self) -> Option<&Path> {
+        let there = |place: &&Path| place.symlink_metadata().is_ok_and(|there| Some(there.ino()) == self.inode);
+        self.chosen().filter(there)
+    }
+
+    /// The place, where what was to take it stands there as a whole. Durable when this returns. Blocks.
+    pub(crate) fn stands(&self) -> Option<String> {
+        let (place, folder, staging) = (self.placed()?, self.folder.as_deref()?, self.staging.as_deref()?);
+        if !bundle::is_spent(staging) {
+            return None;
+        }
+        let stands = bundle::finish(folder, staging, &self.together, Some(place), &mut |_, _| Ok(()));
+        Some(stands.ok()?.display().to_string())
     }
 
     /// Forgets it.
@@ -140,26 +157,48 @@ mod tests {
     use super::super::view::unknown;
     use super::*;
 
+    fn plan(from: &Path, place: &Path) -> TransferPlan {
+        let place = Some(place.as_os_str().as_bytes().to_vec());
+        TransferPlan { place, inode: Some(from.symlink_metadata().unwrap().ino()), ..unknown(TransferId::new([7; 16])) }
+    }
+
+    /// Shows: F-8
+    #[test]
+    fn what_took_its_place_before_a_death_stands_there() {
+        let root = tempfile::tempdir().unwrap();
+        let [staging, place] = ["staging", "f"].map(|name| root.path().join(name));
+        std::fs::create_dir(&staging).unwrap();
+        std::fs::write(staging.join("f"), "theirs").unwrap();
+        let (folder, begun) = (Some(root.path().to_owned()), Some(staging.clone()));
+        let plan = TransferPlan { folder, staging: begun, ..plan(&staging.join("f"), &place) };
+        assert_eq!(plan.stands(), None);
+        std::fs::rename(staging.join("f"), &place).unwrap();
+        assert_eq!(plan.stands(), Some(place.display().to_string()));
+        std::fs::write(root.path().join("mine"), "mine").unwrap();
+        std::fs::rename(root.path().join("mine"), &place).unwrap();
+        assert_eq!(plan.stands(), None, "another file");
+    }
+
     /// Shows: F-12
     #[test]
     fn what_was_put_in_its_place_is_taken_back_and_what_stands_there_by_then_is_not() {
         let root = tempfile::tempdir().unwrap();
-        let (staging, place) = (root.path().join("staging"), root.path().join("f"));
-        let inode = |path: &Path| path.symlink_metadata().unwrap().ino();
-        std::fs::create_dir(&staging).unwrap();
-        std::fs::write(staging.join("f"), "theirs").unwrap();
-        let inodes = vec![inode(&staging.join("f"))];
-        let chosen = Some(place.as_os_str().as_bytes().to_vec());
-        let plan = TransferPlan { place: chosen, inodes, ..unknown(TransferId::new([7; 16])) };
-        std::fs::rename(staging.join("f"), &place).unwrap();
-        plan.take_back().unwrap();
-        assert!(!place.exists());
-        plan.take_back().unwrap();
-        std::fs::write(root.path().join("mine"), "mine").unwrap();
-        std::fs::write(root.path().join("other"), "other").unwrap();
-        std::fs::rename(root.path().join("mine"), &place).unwrap();
-        let other = TransferPlan { inodes: vec![inode(&root.path().join("other"))], ..plan };
-        other.take_back().unwrap();
+        let [staging, place, kept] = ["staging", "f", "kept"].map(|name| root.path().join(name));
+        for from in [staging.join("f"), staging.clone()] {
+            std::fs::create_dir_all(&staging).unwrap();
+            std::fs::write(staging.join("f"), "theirs").unwrap();
+            let mut plan = plan(&from, &place);
+            std::fs::rename(&from, &place).unwrap();
+            assert!(plan.take_back().unwrap() && !place.exists());
+        }
+        std::fs::write(&kept, "mine").unwrap();
+        let mut withdrawn = plan(&kept, &place);
+        assert!(withdrawn.take_back().unwrap());
+        // Numbers of files that are gone are given out again.
+        std::fs::rename(&kept, &place).unwrap();
+        assert!(!withdrawn.take_back().unwrap());
+        std::fs::write(&kept, "other").unwrap();
+        assert!(plan(&kept, &place).take_back().unwrap());
         assert_eq!(std::fs::read(&place).unwrap(), b"mine");
     }
 }

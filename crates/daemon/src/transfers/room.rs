@@ -2,6 +2,7 @@
 //! Where there is none any more, what came is kept and waits for it. Source: SPEC F-10, F-13
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cede_seal::verify::{Verified, verify};
 use cede_wire::id::{DeviceId, TransferId};
@@ -86,7 +87,10 @@ impl Actor {
             task.abort();
             // It is opened anew: what the disk did not take is not in it.
             task.stage = None;
-            let waiting = wait_for_room(self.context.clone(), transfer, folder, rest, files);
+            // What a disk says to be free may not be free for everybody: a quota, or no inode.
+            let pause = limits::ROOM_LOOK * 2_u32.pow(task.held.min(limits::ROOM_DOUBLINGS));
+            task.held += 1;
+            let waiting = wait_for_room(self.context.clone(), transfer, folder, (rest, files), pause);
             task.hand = Some(tokio::spawn(waiting).abort_handle());
         }
     }
@@ -153,15 +157,23 @@ impl Actor {
     }
 }
 
-async fn wait_for_room(context: Context, transfer: TransferId, folder: PathBuf, rest: u64, files: u64) {
+async fn wait_for_room(
+    context: Context,
+    transfer: TransferId,
+    folder: PathBuf,
+    (rest, files): (u64, u64),
+    first: Duration,
+) {
+    let mut pause = Some(first);
     loop {
         let folder = folder.clone();
         match context.block(move |context| short(context, &folder, rest, files)).await {
             Ok(Some(short)) => context.tell(move |actor| actor.say_what_is_short(transfer, &short)).await,
-            Ok(None) => break,
+            Ok(None) if pause.is_none() => break,
+            Ok(None) => {}
             Err(_) => return,
         }
-        tokio::time::sleep(limits::ROOM_LOOK).await;
+        tokio::time::sleep(pause.take().unwrap_or(limits::ROOM_LOOK)).await;
     }
     context.tell(move |actor| actor.go_on_with_files(transfer)).await;
 }

@@ -294,7 +294,7 @@ pub(super) fn unknown(transfer: TransferId) -> TransferPlan {
         staging: None,
         together: String::new(),
         place: None,
-        inodes: Vec::new(),
+        inode: None,
         of: None,
     }
 }
