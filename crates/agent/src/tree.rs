@@ -25,7 +25,7 @@ mod survey;
 mod write;
 
 pub use crate::materialize::ReadChunk;
-pub use activate::{ActivateError, Activated, activate, discard};
+pub use activate::{ActivateError, Activated, activate, discard, open_up};
 pub use aside::{AsideError, set_aside};
 pub use baseline::{Baseline, CompareError, verify_equal};
 pub use capture::{Capture, CaptureError, CaptureOptions, capture, capture_at, is_record, record_files};

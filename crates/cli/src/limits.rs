@@ -9,8 +9,9 @@ pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// How long after Ctrl-C the move may take to end, before the command says what it knows and leaves.
 pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(5);
 
-/// How long `cede stop` waits for the daemon to be gone. It gives its peers a second to hear of it.
-pub(crate) const STOPPING: Duration = Duration::from_secs(5);
+/// How long `cede stop` waits for the daemon to be gone. It gives its peers a second to hear of it, and the programs of tasks
+/// seven to end.
+pub(crate) const STOPPING: Duration = Duration::from_secs(12);
 
 /// Most events that wait between the socket's thread and the screen; more hold the socket back.
 pub(crate) const EVENTS: usize = 64;

@@ -181,7 +181,7 @@ impl Transfers {
     pub fn handle_message(&mut self, from: DeviceId, message: &TransferMessage, mesh: MeshId, now: Now) {
         match message {
             TransferMessage::Offer(offer) => self.handle_offer(from, offer, mesh, now),
-            TransferMessage::Accept(accept) => self.handle_accept(from, accept),
+            TransferMessage::Accept(accept) => self.handle_accept(from, accept, now),
             TransferMessage::Key(key) => self.handle_key(from, key, now),
             TransferMessage::Need { transfer, accepted_key, of, bitmap } => {
                 self.handle_need(from, *transfer, accepted_key, *of, bitmap);

@@ -33,6 +33,8 @@ struct InPlace {
 impl Actor {
     /// Puts the session in its place; repeats until it stands there, since nobody else may act for it.
     pub(crate) fn activate(&mut self, session: SessionId, handoff: HandoffId, source: DeviceId) {
+        // After a restart too its place is kept free.
+        self.restore_arriving(session, handoff);
         let title = self.arriving.get(&session).map_or_else(String::new, |arriving| arriving.plan.title.clone());
         self.open_arriving(session, source, &title);
         if let Some(view) = self.moves.get_mut(Story::Coming(session)) {
@@ -55,7 +57,10 @@ impl Actor {
                     Ok(Ok(in_place)) => {
                         return context.tell(move |actor| actor.in_place(session, handoff, in_place)).await;
                     }
-                    Ok(Err(NotInPlace::Replaced)) | Err(Stopping::Told) => return,
+                    Ok(Err(NotInPlace::Replaced)) => {
+                        return context.tell(move |actor| actor.give_up_arriving(session)).await;
+                    }
+                    Err(Stopping::Told) => return,
                     Ok(Err(NotInPlace::Lost(why))) => {
                         return context.tell(move |actor| actor.payload_lost(session, handoff, source, &why)).await;
                     }

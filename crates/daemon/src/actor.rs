@@ -111,6 +111,7 @@ impl Actor {
         self.hold_still();
         self.lift_stale_fences();
         self.raise_missing_fences();
+        self.take_up_arrivals();
         self.check_staged();
         self.forget_old_arrivals();
         self.begin_letters();
@@ -215,23 +216,32 @@ impl Actor {
             | PeerMessage::SeizeAnswer { .. }
             | PeerMessage::CustodyQuery(_)
             | PeerMessage::Custody(_)
-            | PeerMessage::CustodyAnswer(_)) => self.custody_message(asker, &message),
+            | PeerMessage::CustodyAnswer(_)) => self.custody_message(asker, message),
         }
     }
 
-    fn custody_message(&mut self, asker: Asker, message: &PeerMessage) {
+    /// A reason in the words of a peer, behind its name.
+    fn said_by(&self, from: DeviceId, said: &str) -> String {
+        let (said, whose) = (crate::scrutiny::detail(said), format!("{} says: ", self.device_name(from)));
+        if said.is_empty() || said.starts_with(&whose) { said } else { whose + &said }
+    }
+
+    fn custody_message(&mut self, asker: Asker, mut message: PeerMessage) {
         let from = asker.device;
         if self.read_only {
             return;
         }
-        if let PeerMessage::Offer { offer, .. } = message
+        if let PeerMessage::Refuse { detail, .. } = &mut message {
+            *detail = self.said_by(from, detail);
+        }
+        if let PeerMessage::Offer { offer, .. } = &message
             && let Permission::Refused(why, by) = self.permission(asker, Capability::Handoff)
         {
             self.refuse_unverified(from, offer, (why, by));
             return;
         }
-        self.custodian.handle_message(from, message, self.context.clock.now());
-        if let PeerMessage::Activated(word) = message {
+        self.custodian.handle_message(from, &message, self.context.clock.now());
+        if let PeerMessage::Activated(word) = &message {
             self.resend_ended(from, word);
         }
     }
@@ -364,6 +374,7 @@ impl Actor {
             Event::Doubted(why) => {
                 tracing::error!(why = crate::doubts::in_words(why), "this device acts for no session");
                 self.hold_still();
+                self.end_tasks_of_sessions();
                 self.doubt_letters();
             }
             Event::Confirmed { .. } => self.confirmed(),

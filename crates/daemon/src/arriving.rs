@@ -203,9 +203,7 @@ impl Actor {
         });
         match looked {
             Err((refusal, detail)) => {
-                // What is said here is read there.
-                self.custodian.decline(session, handoff, refusal, &format!("{} says: {detail}", self.name));
-                self.end_arriving(session, refusal, &detail);
+                self.refuse_arrival(session, handoff, refusal, &detail);
             }
             Ok(plan) => {
                 self.report(Story::Coming(session), Phase::Offered, (0, 0), 0, "");
@@ -417,7 +415,16 @@ impl Actor {
         saved.ok().map(|()| plan.target)
     }
 
-    fn restore_arriving(&mut self, session: SessionId, handoff: HandoffId) -> bool {
+    /// After a restart: where each session that arrives will stand is kept free before its old owner is heard of.
+    pub(crate) fn take_up_arrivals(&mut self) {
+        let attempt = |id: SessionId| Some((id, self.custodian.arriving(id)?.attempt().handoff));
+        let all: Vec<_> = self.custodian.sessions().filter_map(|(id, _)| attempt(id)).collect();
+        for (session, handoff) in all {
+            self.restore_arriving(session, handoff);
+        }
+    }
+
+    pub(crate) fn restore_arriving(&mut self, session: SessionId, handoff: HandoffId) -> bool {
         if self.arriving.get(&session).is_some_and(|arriving| arriving.plan.handoff == handoff) {
             return true;
         }
@@ -545,6 +552,17 @@ impl Actor {
         self.withdraw_take(session);
         let failed = Failure { refusal: Some(refusal), now_at, ..failed };
         self.moves.end(Story::Coming(session), &ReplyBody::Failed(failed));
+    }
+
+    /// Another device took the session over before it stood in its place: who waits hears that, and its place is free.
+    pub(crate) fn give_up_arriving(&mut self, session: SessionId) {
+        let handoff = self.arriving.get(&session).map(|arriving| arriving.plan.handoff);
+        let comes = handoff.is_some_and(|handoff| self.custodian.is_arriving(session, handoff));
+        let taken = matches!(self.custodian.standing(session), Some(Standing::SeizedBy(_) | Standing::Elsewhere(_)));
+        if handoff.is_some() && !comes && taken {
+            self.arriving.remove(&session);
+            self.end_arriving(session, Refusal::NotOwner, "another device took the session over");
+        }
     }
 
     /// It stands in its place. Whoever asked for it has it only where this device still is the one in charge.

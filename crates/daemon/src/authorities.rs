@@ -77,11 +77,14 @@ impl Authorities {
         rules.find(|(other, _)| *other == capability).map(|(_, term)| term)
     }
 
-    /// Whether files of a peer are let in by the standing yes to moves that has no end.
+    /// Whether files of a peer are let in by the standing yes to moves that has no end. A rule for files that was set since is
+    /// what the person said of them, also once its time is over.
     pub(crate) fn takes_files_unasked(&self, device: DeviceId, now: Now) -> bool {
         let moves = self.term(device, Capability::Handoff, now);
         let endless = moves.is_some_and(|term| term.rule == Rule::Accept && term.until_unix_ms.is_none());
-        endless && self.term(device, Capability::File, now).is_none()
+        let since = |memory: &PeerMemory| memory.was_set_since(Capability::File, Capability::Handoff);
+        let own = self.memories.get(&device).is_some_and(since);
+        endless && !own && self.term(device, Capability::File, now).is_none()
     }
 
     /// Whether something may be heard on a link at all.

@@ -56,6 +56,7 @@ impl Actor {
         let directory = self.placed.get(&session).map(|placed| crate::sessions::path_of(&placed.directory));
         let aside = Arc::new(Aside { key, directory, token, owner, theirs });
         self.end_tasks_in(session);
+        self.give_up_arriving(session);
         self.moves.fences.begins(session);
         let context = self.context.clone();
         tokio::spawn(async move {

@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) last_look: crate::sessions::LastLook,
     pub(crate) terminals: crate::terminals::Terminals,
     pub(crate) notices: crate::notices::Notices,
+    /// A seat for each task that may run: its thread has it until all that the task started is gone.
+    pub(crate) turns: Arc<tokio::sync::Semaphore>,
 }
 
 /// Why something that was begun has no result.

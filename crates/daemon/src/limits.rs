@@ -297,6 +297,8 @@ pub(crate) const ANSWER_TAKEN: Duration = Duration::from_secs(10);
 pub(crate) const TASKS_WAITING: usize = 64;
 /// Tasks that agents work on at once: each is a program with a model behind it.
 pub(crate) const TASKS_RUNNING: usize = 4;
+/// How long a daemon that stops waits for the programs of its tasks: they have five seconds to end well.
+pub(crate) const TURNS_END: Duration = Duration::from_secs(7);
 /// Tasks that run or whose answer cannot be told yet: each such answer is kept in memory, with up to 80 KiB.
 pub(crate) const TASKS_UNANSWERED: usize = 64;
 /// Places of ended tasks that are kept, each with up to 8 MiB of output and perhaps a directory of the agent's.

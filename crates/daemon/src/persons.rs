@@ -14,7 +14,12 @@ pub(crate) fn is_a_persons(command: &Command) -> bool {
         Command::Policy { policy, .. } => policy.is_some(),
         Command::View(request) => request.keyboard != Keyboard::No,
         Command::Notify(request) => *request != NotifyRequest::List,
-        Command::Pair { .. }
+        // The person saw what travels, and said yes to it.
+        Command::To(request) => request.confirm_large || request.confirm_secrets,
+        Command::Send(request) => request.confirm_secrets,
+        // It is the yes to what comes.
+        Command::Take { .. }
+        | Command::Pair { .. }
         | Command::PairWith { .. }
         | Command::PairConfirm { .. }
         | Command::Revoke { .. }
@@ -39,8 +44,6 @@ pub(crate) fn is_a_persons(command: &Command) -> bool {
         | Command::Devices
         | Command::Doctor
         | Command::Policies { .. }
-        | Command::To(_)
-        | Command::Take { .. }
         | Command::SeizePlan { .. }
         | Command::Cancel { .. }
         | Command::Approvals
@@ -53,7 +56,6 @@ pub(crate) fn is_a_persons(command: &Command) -> bool {
         | Command::ReadLetter { .. }
         | Command::LetterShown { .. }
         | Command::MarkLetter { .. }
-        | Command::Send(_)
         | Command::Transfers
         | Command::StopTransfer { .. }
         | Command::Tasks { .. }

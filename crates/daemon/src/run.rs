@@ -158,6 +158,11 @@ pub async fn run(options: Options, told: impl FnOnce(&Up)) -> Result<(), RunErro
     around.iter().for_each(tokio::task::JoinHandle::abort);
     context.notices.end();
     context.terminals.end_all().await;
+    // What tasks started does not outlive the daemon.
+    let all = context.turns.acquire_many(limits::TASKS_RUNNING as u32);
+    if tokio::time::timeout(limits::TURNS_END, all).await.is_err() {
+        tracing::error!("a task's programs do not end; the next start ends them");
+    }
     context.endpoint.close().await;
     context.listings.close();
     // Last: who waits for the end of this daemon waits for its socket to go.
@@ -264,6 +269,7 @@ fn share(
         last_look: crate::sessions::LastLook::default(),
         terminals: crate::terminals::Terminals::default(),
         notices: crate::notices::Notices::default(),
+        turns: Arc::new(tokio::sync::Semaphore::new(limits::TASKS_RUNNING)),
         stages: std::sync::Mutex::default(),
         captures: std::sync::Mutex::default(),
         fencing: Default::default(),

@@ -219,6 +219,13 @@ impl Actor {
         Some(self.device_name(id.origin))
     }
 
+    /// Nothing acts for a session while the device is in doubt.
+    pub(crate) fn end_tasks_of_sessions(&mut self) {
+        for running in self.tasks.running.values().filter(|running| running.session.is_some()) {
+            running.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The session is this device's no more.
     pub(crate) fn end_tasks_in(&mut self, session: SessionId) {
         for running in self.tasks.running.values().filter(|running| running.session == Some(session)) {

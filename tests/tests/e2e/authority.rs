@@ -101,6 +101,12 @@ fn yes_to_moves_lets_files_in_only_where_it_has_no_end_and_is_shown_so() {
     // A rule for files goes before it.
     rule(b, Capability::File, Rule::Refuse, None).unwrap();
     assert_eq!(of_files().rule, Rule::Refuse);
+    // Nor does it come back when that one's time is over.
+    rule(b, Capability::File, Rule::Accept, Some(1)).unwrap();
+    wait_until("its time is over", || !of_files().set);
+    assert_eq!(of_files().rule, Rule::Ask);
+    b.say_yes_to("laptop");
+    assert_eq!((of_files().rule, of_files().set), (Rule::Accept, true), "a later yes does");
 }
 
 /// Shows: U-7

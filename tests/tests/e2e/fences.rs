@@ -183,8 +183,11 @@ fn agent_that_works_while_its_device_is_in_doubt_is_held_still_afterwards() {
 fn turns_that_were_added_where_a_session_is_away_are_kept() {
     let mut devices = Devices::friends(CEDE);
     let planted = planted(&devices);
-    devices.a.move_with(carried("server", planted.id)).unwrap();
     let place = claude::place(&devices.a.home, &planted).unwrap();
+    let side = place.with_extension("").join("subagents/agent-1.jsonl");
+    std::fs::create_dir_all(side.parent().unwrap()).unwrap();
+    std::fs::write(&side, "begun\n").unwrap();
+    devices.a.move_with(carried("server", planted.id)).unwrap();
     let add = |answer: &str| {
         let row = format!(r#"{{"type":"assistant","message":{{"model":"m","content":"{answer}"}}}}"#);
         writeln!(OpenOptions::new().append(true).open(&place).unwrap(), "{row}").unwrap();
@@ -203,8 +206,16 @@ fn turns_that_were_added_where_a_session_is_away_are_kept() {
     let said = || String::from_utf8(devices.a.typed(&["doctor"]).stdout).unwrap();
     assert_eq!(said().matches("was kept when its session went on elsewhere").count(), 1, "{}", said());
     add("before it comes");
+    // A sub-agent that still ran writes beside the conversation.
+    let side_kept = || {
+        let files = std::fs::read_dir(side.parent().unwrap()).unwrap().flatten();
+        files
+            .filter(|file| std::fs::read_to_string(file.path()).is_ok_and(|all| all.contains("of the sub-agent")))
+            .count()
+    };
+    writeln!(OpenOptions::new().append(true).open(&side).unwrap(), "of the sub-agent").unwrap();
     devices.b.move_with(carried("laptop", planted.id)).unwrap();
-    assert_eq!((kept("before the start"), kept("before it comes")), (1, 1));
+    assert_eq!((kept("before the start"), kept("before it comes"), side_kept()), (1, 1, 1));
     assert_eq!(said().matches("was kept when its session went on elsewhere").count(), 2, "{}", said());
     assert!(claude::resumable(&devices.a.home, &planted).is_some());
 }

@@ -50,3 +50,45 @@ fn whoever_waits_for_a_device_that_was_removed_waits_no_longer() {
     assert_eq!(gone.cure, format!("cede take --force {id}"));
     take_by_force(&devices.a, planted.id);
 }
+
+/// What would bring the rest of it is away, and its place is kept free all the same; once it is another device's, it is free.
+///
+/// Shows: E-3, H-7, H-12
+#[test]
+fn no_task_begins_where_a_session_arrives_until_it_is_taken_over() {
+    use crate::tasks::{allow, ask, finds_stand_ins, is, request, stand_in, started};
+    let mut devices = Devices::friends(CEDE);
+    let (planted, desktop) = (planted(&devices), third(&devices));
+    let id = planted.id;
+    stand_in(&devices.b, "claude", "echo done");
+    let _works = Busy::at(&devices.b, &planted);
+    let mut client = devices.a.open(Command::To(carried("server", id))).unwrap();
+    client.until(|body| matches!(body, ReplyBody::Progress(step) if step.phase == Phase::Released));
+    wait_until("the server is kept from it", || devices.b.log().contains("the session is not in its place yet"));
+    drop(client);
+    devices.a.kill();
+    devices.b.kill();
+    finds_stand_ins(&mut devices.b);
+    devices.b.start();
+    let tree = devices.b.home.join("project").canonicalize().unwrap();
+    let look = || {
+        let asked = ask(&desktop, request("look", Some(&tree))).unwrap();
+        allow(&devices.b);
+        asked.id
+    };
+    let task = look();
+    is(&desktop, &task, "refused");
+    let (task, _) = crate::tasks::show(&desktop, &task);
+    assert!(task.standing.contains("a session arrives there"), "{}", task.standing);
+    assert!(started(&devices.b).is_empty());
+
+    devices.a.start();
+    let pid = nix::unistd::Pid::from_raw(devices.b.pid().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGSTOP).unwrap();
+    let away = |device: &Device| device.status().peers.iter().any(|peer| peer.name == "server" && !peer.connected);
+    wait_until("both see that the server is gone", || away(&devices.a) && away(&desktop));
+    take_by_force(&devices.a, id);
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGCONT).unwrap();
+    wait_until("the server has nothing to wait for", || devices.b.status().moves.is_empty());
+    is(&desktop, &look(), "done");
+}

@@ -60,12 +60,17 @@ pub(super) fn desk() -> Devices {
     desk_with(&|_| {})
 }
 
+/// From its next start.
+pub(super) fn finds_stand_ins(device: &mut Device) {
+    let mut path = bin(device).into_os_string();
+    path.push(":/usr/bin:/bin");
+    device.path = path;
+}
+
 /// Two devices, of which each finds only what lies in its own directory of programs.
 fn desk_with(change: &dyn Fn(&mut Device)) -> Devices {
     let place = |device: &mut Device| {
-        let mut path = bin(device).into_os_string();
-        path.push(":/usr/bin:/bin");
-        device.path = path;
+        finds_stand_ins(device);
         change(device);
     };
     Devices::with(CEDE, &place).joined()

@@ -167,6 +167,26 @@ fn session_does_not_come_to_where_a_task_works_and_none_begins_where_it_comes() 
     assert!(b.session(planted.id).is_some_and(|session| Path::new(&session.directory) == tree));
 }
 
+/// What it starts has groups and ears of its own.
+///
+/// Shows: E-6
+#[test]
+fn nothing_of_a_task_outlives_the_daemon_that_is_told_to_stop() {
+    let mut devices = desk();
+    stand_in(
+        &devices.b,
+        "claude",
+        "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 600; :\" & while :; do sleep 1; done",
+    );
+    let asked = ask(&devices.a, request("work", None)).unwrap();
+    allow(&devices.b);
+    wait_until("it works", || started(&devices.b).len() == 1 && marked_processes(&devices.b) > 2);
+    devices.b.stop();
+    assert_eq!(marked_processes(&devices.b), 0);
+    devices.b.start();
+    is(&devices.a, &asked.id, "interrupted");
+}
+
 /// Its owner was asleep, and hears of that.
 ///
 /// Shows: H-9, H-22
@@ -308,6 +328,9 @@ fn what_a_task_starts_decides_nothing_and_asks_for_no_task() {
         "notify add command -- true",
         "log --settle laptop",
         "stop --yes",
+        "take 1",
+        "to laptop 1 --yes-secrets",
+        "send laptop . --yes-secrets",
     ];
     // Neither does another environment help, nor a shell in between.
     let typed = words.iter().flat_map(|words| {

@@ -72,18 +72,20 @@ pub(super) fn look(
 
 /// Gives what somebody went on with in a tombstone a name that stays, before anything takes its place.
 pub(super) fn keep_what_went_on(path: &Path, look: Look) -> Result<Option<PathBuf>, AgentError> {
-    if look(path)? != Stands::WentOn {
-        return Ok(None);
-    }
+    if look(path)? == Stands::WentOn { keep(path).map(Some) } else { Ok(None) }
+}
+
+/// Gives a file that somebody wrote where the session is away a second name, which stays when another file takes its place.
+pub(super) fn keep(path: &Path) -> Result<PathBuf, AgentError> {
     for kept in branch_names(path) {
         if !durable::is_there(&kept)? {
             durable::link(path, &kept)?;
             tracing::warn!(kept = %kept.display(), "somebody went on where the session is away; it is kept");
-            return Ok(Some(kept));
+            return Ok(kept);
         }
         // An attempt that failed after this has kept it already.
         if durable::same_file(&kept, path)? {
-            return Ok(Some(kept));
+            return Ok(kept);
         }
     }
     Err(AgentError::World { doing: format!("keep what lies in {}", path.display()), why: "no name is free".to_owned() })

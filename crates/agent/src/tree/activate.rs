@@ -98,8 +98,11 @@ pub fn discard(staging: &Path) -> io::Result<()> {
     std::fs::remove_dir(staging)
 }
 
-/// A staged tree may hold directories that their owner must not write to.
-fn open_up(directory: &Path) -> io::Result<()> {
+/// Lets the owner of a directory write to it, and to all that lie in it, so that it can be moved or removed.
+///
+/// # Errors
+/// What the system says; some of them are open then.
+pub fn open_up(directory: &Path) -> io::Result<()> {
     let metadata = directory.symlink_metadata()?;
     if !metadata.is_dir() {
         return Ok(());

@@ -16,8 +16,12 @@ pub(super) fn ask_to_end(pid: u32, signal: Signal) {
 }
 
 /// Whether a process was started by a turn, itself or through others: it carries a mark, or what started it does. One that
-/// gave itself another environment and let go of what started it is not found.
+/// gave itself another environment and let go of what started it is not found. One that is gone may have been: a person's
+/// waits for its answer.
 pub fn is_of_a_turn(pid: u32) -> bool {
+    if cfg!(target_os = "linux") && pid > 1 && processes::start_ticks(pid).is_none() {
+        return true;
+    }
     let own = std::process::id();
     let mut next = Some(pid).filter(|pid| *pid > 1 && *pid != own);
     for _ in 0..ANCESTORS {

@@ -24,7 +24,10 @@ pub(super) fn done(page: &Page, facts: Value) -> CallToolResult {
 
 /// A call that did not: what happened, why, what a person types.
 pub(super) fn failed(failure: &Failure) -> CallToolResult {
+    // The reason of a refusal may be in a peer's words.
+    let about = failure.refusal.map(|_| PROVENANCE);
     let mut result = CallToolResult::structured_error(json!({ "error": {
+        "about": about,
         "what": failure.what,
         "why": failure.why,
         "cure": failure.cure,
@@ -56,12 +59,14 @@ pub(super) fn peers(
         })
     };
     let facts = json!({
+        "about": PROVENANCE,
         "this_device": devices.iter().find(|device| device.this).map(described),
         "peers": devices.iter().filter(|device| !device.this).map(described).collect::<Vec<_>>(),
         "sessions_not_listed": more,
         "not_answered": silent,
     });
-    let mut page = show::answer(&Answer::Devices { devices }, FEW, now());
+    let mut page = Page::of(PROVENANCE);
+    page.append(show::answer(&Answer::Devices { devices }, FEW, now()));
     page.gap();
     page.append(sessions_page(sessions, more, silent));
     done(&page, facts)
@@ -71,11 +76,14 @@ pub(super) fn peers(
 pub(super) fn sessions(mut sessions: Vec<SessionSummary>, silent: &[String]) -> CallToolResult {
     let more = cut(&mut sessions);
     let facts = json!({
+        "about": PROVENANCE,
         "sessions": sessions.iter().map(session).collect::<Vec<_>>(),
         "sessions_not_listed": more,
         "not_answered": silent,
     });
-    done(&sessions_page(sessions, more, silent), facts)
+    let mut page = Page::of(PROVENANCE);
+    page.append(sessions_page(sessions, more, silent));
+    done(&page, facts)
 }
 
 /// How far a message came that was sent just now.
@@ -135,7 +143,8 @@ pub(super) fn transfers(mut transfers: Vec<TransferSummary>) -> CallToolResult {
         "transfers": transfers.iter().map(transfer).collect::<Vec<_>>(),
         "transfers_not_listed": more,
     });
-    let mut page = show::answer(&Answer::Transfers { transfers }, FEW, now());
+    let mut page = Page::of(PROVENANCE);
+    page.append(show::answer(&Answer::Transfers { transfers }, FEW, now()));
     if more > 0 {
         page.append(Page::of(format!("{more} more: cede transfers")));
     }

@@ -65,12 +65,15 @@ impl Term {
 struct Held {
     term: Term,
     ends: Option<Duration>,
+    /// Its place among all that were set.
+    number: u64,
 }
 
 /// What is remembered of one peer across its connections.
 #[derive(Debug, Default)]
 pub struct PeerMemory {
     rules: BTreeMap<Capability, Held>,
+    set: u64,
     waiting: usize,
     /// The moments of the last questions, oldest first.
     asked: VecDeque<Duration>,
@@ -84,7 +87,8 @@ impl PeerMemory {
     pub fn set_rule(&mut self, capability: Capability, term: Term, now: Now) {
         let left = |until: u64| Duration::from_millis(until.saturating_sub(now.unix_ms));
         let ends = term.until_unix_ms.map(|until| now.after(left(until)));
-        self.rules.insert(capability, Held { term, ends });
+        self.set += 1;
+        self.rules.insert(capability, Held { term, ends, number: self.set });
     }
 
     /// Forgets the rule of a capability.
@@ -101,6 +105,12 @@ impl PeerMemory {
     /// The rule of a capability, if one holds now.
     pub fn rule(&self, capability: Capability, now: Now) -> Option<Rule> {
         self.rules.get(&capability).filter(|held| held.holds(now)).map(|held| held.term.rule)
+    }
+
+    /// Whether the rule of a capability was set after that of another one, be its time over.
+    pub fn was_set_since(&self, capability: Capability, other: Capability) -> bool {
+        let number = |of: Capability| self.rules.get(&of).map(|held| held.number);
+        number(capability) > number(other)
     }
 
     /// One more question is put to the operator: by an authority, or elsewhere, as of a handoff. False: there were so many that

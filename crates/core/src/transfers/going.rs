@@ -63,7 +63,7 @@ impl Transfers {
         Ok(())
     }
 
-    pub(super) fn handle_accept(&mut self, from: DeviceId, accept: &Signed<TransferAccept>) {
+    pub(super) fn handle_accept(&mut self, from: DeviceId, accept: &Signed<TransferAccept>, now: Now) {
         let Ok(accept) = verify(accept) else { return };
         let Some(going) = self.going.get_mut(&accept.transfer) else { return };
         let ours = (accept.source, accept.destination) == (going.offer.source, going.offer.destination);
@@ -71,6 +71,8 @@ impl Transfers {
             return;
         }
         going.phase = GoingPhase::Sending(accept.exchange_key);
+        // It is taken there: whoever meets for an hour a day gets it whole.
+        going.until = going.until.max(now.after(limits::TRANSFER_TTL));
         self.tell(TransferEvent::Accepted(Box::new(accept)));
     }
 

@@ -363,9 +363,27 @@ fn age_counts_over_restarts() {
         at_unix_ms: at(0).unix_ms,
     }))];
     let kept = |_| Some(signed(&offer(&device(2), ID)));
-    let later = Now { monotonic: Duration::ZERO, ..at(limits::TRANSFER_TTL.as_secs() - 10) };
-    let sender = Transfers::restore(device(1), records.iter(), &kept, later);
-    assert_eq!(sender.poll_timeout(), Some(Duration::from_secs(10)));
+    let left_after = |seconds| {
+        let later = Now { monotonic: Duration::ZERO, ..at(seconds) };
+        Transfers::restore(device(1), records.iter(), &kept, later).poll_timeout()
+    };
+    let life = limits::TRANSFER_TTL.as_secs();
+    assert_eq!(left_after(life - 4_000), Some(Duration::from_secs(4_000)));
+    assert_eq!(left_after(life * 2), Some(limits::TRANSFER_HEARING), "a receiver that takes them is heard first");
+}
+
+/// Shows: F-9, F-11
+#[test]
+fn what_is_taken_on_the_sixth_day_goes_on_after_the_seventh() {
+    let (mut pair, hash) = asked();
+    let day = 24 * 60 * 60;
+    pair.receiver.approve(ID, hash, at(2)).unwrap();
+    pair.receiver.accept(ID, KEY).unwrap();
+    pair.settle(at(6 * day));
+    pair.sender.handle_timeout(at(8 * day));
+    assert_eq!(pair.sender.going().count(), 1);
+    pair.sender.handle_timeout(at(13 * day));
+    assert_eq!(pair.sender.going().count(), 0);
 }
 
 /// Shows: F-12

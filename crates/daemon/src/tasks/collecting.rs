@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use cede_agent::tree::open_up;
+
 use super::mark;
 use crate::actor::Actor;
 use crate::limits::{TASK_PLACES, TASK_PLACES_LIFE};
@@ -55,12 +57,15 @@ fn collect(
     ended.reverse();
     let old = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age > life);
     let gone = ended.iter().enumerate().filter(|(place, (at, _))| *place >= most || old(at));
-    let mut removed = 0;
+    let (mut removed, mut failed) = (0, Ok(()));
     for (_, (_, place)) in gone {
-        std::fs::remove_dir_all(place)?;
-        removed += 1;
+        // What an agent made may be shut to its owner too.
+        match open_up(place).and_then(|()| std::fs::remove_dir_all(place)) {
+            Ok(()) => removed += 1,
+            Err(error) => failed = Err(error),
+        }
     }
-    Ok(removed)
+    failed.map(|()| removed)
 }
 
 #[cfg(test)]

@@ -285,6 +285,11 @@ impl Actor {
             self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Swapped);
             return self.hinder(id, (Refusal::IntegrityFailed, why.to_owned()));
         };
+        if self.custodian.doubt().is_some() {
+            self.become_stage(id, Stage::Idle);
+            self.came_of(id.origin, of, Capability::Delegate, AuditOutcome::Failed);
+            return self.consider_later(id.origin);
+        }
         if let Some(hindrance) = self.taken(&plan) {
             return self.hinder(id, hindrance);
         }
@@ -314,6 +319,8 @@ impl Actor {
         let session = plan.session.as_ref()?.id();
         if !self.is_here(session) {
             Some((Refusal::NotOwner, "the session went to another device".to_owned()))
+        } else if !self.custodian.may_act(session) {
+            in_flight("the session is not in its place there yet")
         } else if self.leaving.contains_key(&session) || self.custodian.leaving(session).is_some() {
             in_flight("a move of the session is under way there")
         } else if self.tasks.running.values().any(|running| running.session == Some(session)) {

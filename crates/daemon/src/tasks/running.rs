@@ -35,7 +35,12 @@ pub(super) async fn run(context: Context, order: Order) {
     }
     let (id, directory) = (order.id, order.plan.directory.display().to_string());
     let (agent, stop) = (order.plan.agent, order.stop.clone());
-    let done = context.block(move |context| perform(context, &order)).await;
+    let Ok(seat) = context.turns.clone().acquire_owned().await else { return };
+    let done = context.block(move |context| {
+        let _seat = seat;
+        perform(context, &order)
+    });
+    let done = done.await;
     if stop.load(core::sync::atomic::Ordering::Relaxed) && context.inputs.is_closed() {
         // The daemon stops: what was cut off is answered by its next life.
         return;

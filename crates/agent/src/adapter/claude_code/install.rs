@@ -22,26 +22,30 @@ pub(super) fn install(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<
         went_on = fences::keep_what_went_on(&place, tombstone::look)?.or(went_on);
         let here = tombstone::real(&place)?;
         if tombstone::is(&here)? {
-            old.push(place);
+            old.push((place, true));
             continue;
         }
-        match arrivals::relation(&here, &staged)? {
+        let relation = arrivals::relation(&here, &staged)?;
+        match relation {
             Relation::Longer if here == place => return settle(adapter, arrival, &place),
             Relation::Same if here == target => return settle(adapter, arrival, &place),
             Relation::Same => outcome = Installed::Unchanged,
             Relation::Shorter => outcome = Installed::Extended,
             Relation::Longer | Relation::Apart => outcome = Installed::Diverged { branch: keep_branch(&here, &place)? },
         }
-        old.push(place);
+        old.push((place, matches!(relation, Relation::Longer | Relation::Apart)));
     }
     end_stale(adapter, arrival)?;
     // What still worked may have ended a turn meanwhile.
-    for place in &old {
+    for (place, kept) in &old {
         went_on = fences::keep_what_went_on(place, tombstone::look)?.or(went_on);
+        if !kept && has_more(place, &staged)? {
+            outcome = Installed::Diverged { branch: keep_branch(place, place)? };
+        }
     }
-    copy_side_files(arrival, &target)?;
+    went_on = copy_side_files(arrival, &target)?.or(went_on);
     durable::copy(&staged, &target)?;
-    for place in old {
+    for (place, _) in old {
         if place != target {
             durable::remove(&place)?;
         }
@@ -83,20 +87,31 @@ fn end_stale(adapter: &ClaudeCodeAdapter, arrival: &Arrival) -> Result<(), Agent
     if found.is_empty() { Ok(()) } else { adapter.end(&found) }
 }
 
-fn copy_side_files(arrival: &Arrival, target: &Path) -> Result<(), AgentError> {
+/// What is here and not in what arrives is kept: a sub-agent may have gone on where the session is away.
+fn copy_side_files(arrival: &Arrival, target: &Path) -> Result<Option<PathBuf>, AgentError> {
     let staged = arrival.files.join(SIDE);
     if !durable::is_directory(&staged)? {
-        return Ok(());
+        return Ok(None);
     }
+    let mut kept = None;
     let directory = store::side_directory(target);
     for file in arrivals::files(&staged)? {
         let to = directory.join(Path::new(std::ffi::OsStr::from_bytes(file.path.as_bytes())));
-        let same = durable::is_there(&to)? && arrivals::relation(&to, &file.local)? == Relation::Same;
-        if !same {
+        let here = durable::is_there(&to)?.then(|| arrivals::relation(&to, &file.local)).transpose()?;
+        if matches!(here, Some(Relation::Longer | Relation::Apart)) {
+            kept = Some(fences::keep(&to)?);
+        }
+        if here != Some(Relation::Same) {
             durable::copy(&file.local, &to)?;
         }
     }
-    Ok(())
+    Ok(kept)
+}
+
+/// Whether a conversation without a fence holds what does not arrive.
+fn has_more(place: &Path, staged: &Path) -> Result<bool, AgentError> {
+    let stands = durable::is_there(place)? && !tombstone::is(place)?;
+    Ok(stands && matches!(arrivals::relation(place, staged)?, Relation::Longer | Relation::Apart))
 }
 
 fn keep_branch(here: &Path, place: &Path) -> Result<PathBuf, AgentError> {

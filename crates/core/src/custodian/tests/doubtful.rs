@@ -279,6 +279,28 @@ fn doubt_ends_by_no_peers_word_while_a_release_of_this_device_is_known_that_it_f
     }
 }
 
+/// It was put back to before it ever heard of the session that it owns.
+///
+/// Shows: H-15, H-26
+#[test]
+fn doubt_ends_by_no_peers_word_while_a_release_to_this_device_is_known_that_it_forgot() {
+    for trip in [false, true] {
+        let mut net = Net::pair();
+        net.give(A, B);
+        if trip {
+            net.give(B, A);
+            net.give(A, B);
+        }
+        net.nodes[B].journal = vec![Record::Doubted { why: cede_wire::record::Doubt::RolledBack }];
+        net.crash(B);
+        net.nodes[B].custodian.set_peers_suffice(true);
+        net.link(A, B);
+        let custodian = &net.nodes[B].custodian;
+        assert_eq!((custodian.doubt().is_some(), custodian.unclaimed().count()), (true, 1));
+        assert!(!custodian.may_act(session()) && net.standing(A) == Some(Standing::Elsewhere(net.id(B))));
+    }
+}
+
 /// Shows: H-26, H-28
 #[test]
 fn device_in_doubt_asks_each_of_the_others_once_at_a_time() {
