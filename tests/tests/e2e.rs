@@ -611,7 +611,7 @@ fn tree_that_a_person_changed_is_not_touched() {
     let by_hand = evidence(&tree);
     let at_b = evidence(&b.home.join("project"));
     b.to("laptop", id).unwrap();
-    assert!(a.log().contains("was changed since the session left (staged.txt)"), "the person is told");
+    assert!(a.log().contains("is not as the session left it (staged.txt)"), "the person is told");
     assert_eq!(evidence(&tree), by_hand, "what the person did stays");
     let session = a.session(id).unwrap();
     assert_ne!(session.directory, tree.display().to_string());

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{IsTerminal, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
     let no_home = || {
         fault::local(exit::FAILED, NOT_STARTED, "HOME is not set, so no agent's files can be found", "export HOME=…")
     };
+    let received = received(up.received.or(config.received), places.received)?;
+    apart(&received, &places.state)?;
     Ok(Options {
         question_life: question_life(up.questions_expire.or(config.questions_expire))?,
         surroundings: surroundings.ok_or_else(no_home)?,
@@ -73,7 +75,7 @@ fn options(up: Up, config: Config, places: Places) -> Result<Options, Failure> {
         listen: up.listen.or(config.listen).unwrap_or(EVERYWHERE),
         name: up.name.or(config.name),
         notes: places.notes,
-        received: received(up.received.or(config.received), places.received)?,
+        received,
         receive_limit: config.receive_limit.unwrap_or(RECEIVE_BYTES),
         start_over: up.start_over,
         discovery: !up.no_discovery && config.discovery.unwrap_or(true),
@@ -90,6 +92,24 @@ fn received(wanted: Option<PathBuf>, usual: PathBuf) -> Result<PathBuf, Failure>
             Err(fault::local(exit::USAGE, NOT_STARTED, &why, "received = \"/home/you/Downloads\""))
         }
     }
+}
+
+/// What peers send never lies where this device keeps what it goes by, whatever a peer calls itself.
+fn apart(received: &Path, state: &Path) -> Result<(), Failure> {
+    let (files, own) = (real(received), real(state));
+    if files.starts_with(&own) || own.starts_with(&files) {
+        let why = format!("files would be received in {}, and the state lies in {}", files.display(), own.display());
+        let cure = "choose a directory that is neither in the other: cede up --received /home/you/Downloads";
+        return Err(fault::local(exit::USAGE, NOT_STARTED, &why, cure));
+    }
+    Ok(())
+}
+
+/// By its real name, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = found else { return path.to_owned() };
+    path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
 }
 
 fn question_life(wanted: Option<Duration>) -> Result<Duration, Failure> {

@@ -213,9 +213,15 @@ impl Custodian {
         self.outputs.pop_front()
     }
 
-    /// The mesh that this device belongs to from now on.
+    /// The mesh that this device belongs to from now on. What it is in charge of since it was in another one begins anew there,
+    /// as [`crate::succession::of_another_mesh`] says of the journal.
     pub fn join_mesh(&mut self, mesh: MeshId) {
         self.mesh = Some(mesh);
+        self.sessions.retain(|_, state| {
+            let stands =
+                matches!(state.role, Role::Owner { arrived } if arrived.is_none_or(|arrived| arrived.installed));
+            !stands || state.chain.as_ref().is_none_or(|chain| chain.mesh() == mesh)
+        });
     }
 
     /// Who belongs to the mesh, now and before: it says whose votes a seize takes. Source: SPEC H-31.

@@ -165,6 +165,8 @@ pub const LETTER_GAPS: usize = 64;
 
 /// Files that a device may receive are offered for this long; then the sender gives up. A laptop may be off for a holiday.
 pub const TRANSFER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Files for which a receiver had no place among others are offered again after this.
+pub const TRANSFER_AGAIN: Duration = Duration::from_secs(60);
 /// A sender that was off for longer than that waits so long for a receiver that took them already.
 pub const TRANSFER_HEARING: Duration = Duration::from_secs(60 * 60);
 /// What came of files whose sender says nothing any more is kept for this long.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cede_seal::device::LocalDevice;
 use cede_seal::verify::verify;
 use cede_wire::custody::{Custody, FencingToken, Head, Release};
-use cede_wire::id::{DeviceId, HandoffId, Hash, SessionId};
+use cede_wire::id::{DeviceId, HandoffId, Hash, MeshId, SessionId};
 use cede_wire::record::Record;
 
 use crate::chain::{Chain, ChainError};
@@ -36,6 +36,35 @@ pub fn succeed(
     Ok(released.into_iter().flatten().collect())
 }
 
+/// Sessions that `me` is in charge of and whose history is of another mesh than `mesh`, each with the place of the last record
+/// of it: nobody in this mesh can follow that one, and so the session begins anew in it, as one that never moved.
+///
+/// Sessions that others are in charge of there stay as they are, and so does what is not in its place.
+///
+/// # Errors
+/// [`ChainError`]; the journal contradicts itself.
+///
+/// Source: SPEC P-11
+pub fn of_another_mesh(
+    journal: &[Record],
+    me: DeviceId,
+    mesh: MeshId,
+) -> Result<BTreeMap<SessionId, usize>, ChainError> {
+    let (mut all, mut last) = (BTreeMap::new(), BTreeMap::new());
+    for (place, record) in journal.iter().enumerate() {
+        if let Record::Custody(link) = record {
+            let link = verify(link).map_err(|_| ChainError::Forged)?;
+            if link.mesh() == mesh {
+                continue;
+            }
+            last.insert(link.session(), place);
+        }
+        follow(&mut all, record)?;
+    }
+    last.retain(|session, _| all.get(session).is_some_and(|held| held.chain.owner() == me && held.stands()));
+    Ok(last)
+}
+
 /// What a journal says of one session.
 struct Held {
     chain: Chain,
@@ -48,6 +77,15 @@ struct Held {
 impl Held {
     fn new(chain: Chain) -> Self {
         Self { chain, side: None, active: None, installed: BTreeSet::new() }
+    }
+
+    /// Whether the owner has it in its place.
+    fn stands(&self) -> bool {
+        match self.chain.last() {
+            Custody::Genesis(_) => true,
+            Custody::Release(_) => self.arrived().is_some_and(|handoff| self.installed.contains(&handoff)),
+            Custody::Seize(_) => self.arrived().is_some(),
+        }
     }
 
     /// The attempt that made this device act under the newest token.

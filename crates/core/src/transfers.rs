@@ -52,6 +52,8 @@ pub struct Going {
     hash: Hash,
     phase: GoingPhase,
     until: Duration,
+    /// The receiver had no place for it: when it is offered again.
+    again: Option<Duration>,
 }
 
 /// Where one that is sent stands.
@@ -187,7 +189,9 @@ impl Transfers {
                 self.handle_need(from, *transfer, accepted_key, *of, bitmap);
             }
             TransferMessage::Received(receipt) => self.handle_receipt(from, receipt),
-            TransferMessage::End { transfer, refusal, detail } => self.handle_end(from, *transfer, *refusal, detail),
+            TransferMessage::End { transfer, refusal, detail } => {
+                self.handle_end(from, *transfer, (*refusal, detail), now);
+            }
             TransferMessage::Waits { transfer, detail } => {
                 if self.going.get(transfer).is_some_and(|going| going.offer.destination == from) {
                     self.tell(TransferEvent::Waits { transfer: *transfer, detail: short(detail) });
@@ -204,11 +208,28 @@ impl Transfers {
             // Where something lies on this device is not for it.
             self.send(peer, TransferMessage::End { transfer, refusal, detail: OVER_THERE.to_owned() });
         }
-        let waiting = self.going.iter_mut().filter(|(_, going)| going.offer.destination == peer);
-        for (_, going) in waiting {
+        for going in self.going.values_mut().filter(|going| going.offer.destination == peer) {
+            (going.phase, going.again) = (GoingPhase::Queued, None);
+        }
+        self.offer_next(peer);
+    }
+
+    /// Offers what waits for this peer, the oldest first, as many as it takes of one.
+    fn offer_next(&mut self, peer: DeviceId) {
+        if !self.links.contains(&peer) {
+            return;
+        }
+        let of_peer = |going: &&Going| going.offer.destination == peer;
+        let said = self.going.values().filter(of_peer).filter(|going| going.phase != GoingPhase::Queued).count();
+        let waits = |going: &Going| going.phase == GoingPhase::Queued && going.again.is_none();
+        let waiting = self.going.iter().filter(|(_, going)| of_peer(going) && waits(going));
+        let mut waiting: Vec<_> = waiting.map(|(id, going)| (going.until, *id)).collect();
+        waiting.sort_unstable();
+        for (_, id) in waiting.into_iter().take(limits::TRANSFERS_PER_PEER.saturating_sub(said)) {
+            let Some(going) = self.going.get_mut(&id) else { continue };
             going.phase = GoingPhase::Offered;
             let offer = TransferMessage::Offer(going.offer.signed().clone());
-            self.outputs.push_back(TransferOutput::Send(peer, Box::new(PeerMessage::Transfer(Box::new(offer)))));
+            self.send(peer, offer);
         }
     }
 
@@ -246,12 +267,20 @@ impl Transfers {
             let late = "it took too long";
             self.end_here(id, Refusal::Expired, late, late);
         }
+        let due = |going: &Going| going.again.is_some_and(|again| again <= now.monotonic);
+        let mut peers = BTreeSet::new();
+        for going in self.going.values_mut().filter(|going| due(going)) {
+            going.again = None;
+            peers.insert(going.offer.destination);
+        }
+        peers.into_iter().for_each(|peer| self.offer_next(peer));
     }
 
     /// When `handle_timeout` is to be called.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let coming = self.coming.values().map(|coming| coming.until);
-        self.going.values().map(|going| going.until).chain(coming).min()
+        let going = self.going.values().flat_map(|going| going.again.into_iter().chain([going.until]));
+        going.chain(coming).min()
     }
 
     /// The next thing to do.
@@ -322,7 +351,15 @@ impl Transfers {
         self.going.values().any(|going| going.offer.destination == peer) || self.coming.values().any(approved)
     }
 
-    fn handle_end(&mut self, from: DeviceId, transfer: TransferId, refusal: Refusal, detail: &str) {
+    fn handle_end(&mut self, from: DeviceId, transfer: TransferId, (refusal, detail): (Refusal, &str), now: Now) {
+        // No place among others is no answer to this one.
+        if let Some(going) = self.going.get_mut(&transfer)
+            && going.offer.destination == from
+            && (going.phase, refusal) == (GoingPhase::Offered, Refusal::Busy)
+        {
+            (going.phase, going.again) = (GoingPhase::Queued, Some(now.after(limits::TRANSFER_AGAIN)));
+            return self.tell(TransferEvent::Paused(transfer));
+        }
         let going = self.going.get(&transfer).is_some_and(|going| going.offer.destination == from);
         let coming = self.coming.get(&transfer).is_some_and(|coming| coming.offer.source == from);
         if going || coming {
@@ -354,9 +391,16 @@ impl Transfers {
         if !asked || decided {
             self.persist(record);
         }
+        let busy = asked && here && matches!(end, TransferEnd::Not(Refusal::Busy, _));
         let ended = Ended { peer, going, end };
-        self.remember(transfer, ended.clone());
+        // One that found no place is offered again.
+        if !busy {
+            self.remember(transfer, ended.clone());
+        }
         self.tell(TransferEvent::Over { transfer, ended });
+        if going {
+            self.offer_next(peer);
+        }
     }
 
     fn remember(&mut self, transfer: TransferId, ended: Ended) {

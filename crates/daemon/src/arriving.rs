@@ -15,7 +15,7 @@ use cede_wire::audit::{AuditOf, DecidedBy};
 use cede_wire::authority::Rule;
 use cede_wire::canonical::Signed;
 use cede_wire::catalog::Oid;
-use cede_wire::control::{Answer, Failure, Phase, ReplyBody};
+use cede_wire::control::{Answer, Failure, Phase, ReplyBody, exit};
 use cede_wire::custody::Release;
 use cede_wire::handoff::{Manifest, Offer};
 use cede_wire::id::{DeviceId, HandoffId, SessionId};
@@ -50,6 +50,8 @@ pub(crate) struct Arriving {
     pub(crate) hands: Hands,
     /// Rounds that were announced.
     manifests: u32,
+    /// Why it was not received, for whoever waits here.
+    failed: String,
 }
 
 /// Where an arriving session will stand. Durable before the yes leaves, so that a restart goes on with the same place.
@@ -230,7 +232,8 @@ impl Actor {
     fn task_at(&self, target: &Path) -> Option<String> {
         let real = target.canonicalize().ok()?;
         let from = self.task_over(&real)?;
-        Some(format!("a task of {from} works where the session would stand; see there: cede tasks"))
+        let here = &self.name;
+        Some(format!("a task of {from} works where the session would stand; at {here} type: cede tasks"))
     }
 
     /// Whether a session that arrives will stand in this directory, above it or below it.
@@ -465,7 +468,14 @@ impl Actor {
             if let Err(error) = ended {
                 let (refusal, detail) = (error.refusal(), error.to_string());
                 tracing::info!(session = %session.short(), peer = %source.short(), detail, "the payload was not received");
-                context.tell(move |actor| actor.custodian.receive_failed(session, handoff, refusal, &detail)).await;
+                context
+                    .tell(move |actor| {
+                        if let Some(arriving) = actor.arriving.get_mut(&session) {
+                            arriving.failed.clone_from(&detail);
+                        }
+                        actor.custodian.receive_failed(session, handoff, refusal, &detail);
+                    })
+                    .await;
             }
         });
         arriving.fetching = Some(task);
@@ -480,6 +490,7 @@ impl Actor {
         let known =
             here.or_else(|| ArrivalPlan::load(&self.context, handoff).map(|plan| Arriving::new(&self.context, plan)));
         // A release that came meanwhile makes this very attempt count again: what lies here is fetched no second time.
+        let why = known.as_ref().map_or_else(String::new, |arriving| arriving.failed.clone());
         if let Some(mut arriving) = known.filter(|_| !self.arrived_by(session, handoff)) {
             let (turn, staging) = (arriving.stop(), arriving.plan.staging);
             tokio::task::spawn_blocking(move || {
@@ -493,7 +504,7 @@ impl Actor {
         if let Some(source) = source {
             self.note_arrival(source, AuditOf::Handoff(handoff), false);
         }
-        self.end_arriving(session, refusal, "");
+        self.end_arriving(session, refusal, &why);
     }
 
     /// Whether this device is in charge, or about to be, by this very attempt.
@@ -547,11 +558,24 @@ impl Actor {
 
     /// The same, in other words for whoever waits.
     pub(crate) fn end_not_come(&mut self, session: SessionId, (refusal, detail): (Refusal, &str), failed: Failure) {
+        if let Some(Standing::Arriving | Standing::PayloadMissing) = self.custodian.standing(session) {
+            return self.dismiss_arriving(session);
+        }
         self.report(Story::Coming(session), Phase::Abandoned, (0, 0), 0, detail);
         let now_at = Some(self.in_charge(session));
         self.withdraw_take(session);
         let failed = Failure { refusal: Some(refusal), now_at, ..failed };
         self.moves.end(Story::Coming(session), &ReplyBody::Failed(failed));
+    }
+
+    /// It is this device's, and comes to its place by itself: nobody waits for that any longer.
+    fn dismiss_arriving(&mut self, session: SessionId) {
+        let view = self.moves.get(Story::Coming(session));
+        let why = view.and_then(|view| view.timeline.last()).map_or_else(String::new, |last| last.note.clone());
+        let what = "the session is in charge here, and not in its place yet";
+        let now_at = Some(self.in_charge(session));
+        let failed = Failure { now_at, ..failure(exit::PENDING, what, &why, "cede status shows what it waits for") };
+        self.moves.dismiss(Story::Coming(session), &ReplyBody::Failed(failed));
     }
 
     /// Another device took the session over before it stood in its place: who waits hears that, and its place is free.
@@ -596,7 +620,7 @@ impl Actor {
 impl Arriving {
     fn new(context: &Context, plan: ArrivalPlan) -> Self {
         let (source, hands) = (plan.source, context.hands(plan.handoff));
-        Self { source, plan, secret: None, fetching: None, stage: None, hands, manifests: 0 }
+        Self { source, plan, secret: None, fetching: None, stage: None, hands, manifests: 0, failed: String::new() }
     }
 
     /// Ends what is under way for it; whoever works next waits with the turn until it has ended.

@@ -659,12 +659,24 @@ fn adopt(context: Context, directory: String, replies: Replies) {
         match adopted {
             Ok(Ok(info)) => {
                 let summary = context.ask(move |actor| actor.summary(&info)).await;
-                replies.settle(summary.map(|summary| Answer::Adopted(Box::new(summary))).map_err(stopping));
+                let adopted = summary.map_err(stopping).and_then(|summary| match summary.here {
+                    true => Ok(Answer::Adopted(Box::new(summary))),
+                    false => Err(given_away(&summary)),
+                });
+                replies.settle(adopted);
             }
             Ok(Err(failed)) => replies.failed(failed),
             Err(stops) => replies.failed(stopping(stops)),
         }
     });
+}
+
+/// It is a session already, and another device's.
+fn given_away(summary: &SessionSummary) -> Failure {
+    let id = summary.id.short();
+    let why = format!("it is that of session {id} already, whose owner is {}", summary.owner);
+    let failed = failure(exit::NOT_OWNER, "the directory was not made a session", &why, &format!("cede take {id}"));
+    Failure { refusal: Some(Refusal::NotOwner), now_at: Some(summary.owner.clone()), ..failed }
 }
 
 /// Captures a directory as the session that it is not. Blocks.

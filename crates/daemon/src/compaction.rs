@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cede_wire::id::{DeviceId, SessionId};
+use cede_core::chain::ChainError;
+use cede_wire::id::{DeviceId, MeshId, SessionId};
 use cede_wire::member::Capability;
 use cede_wire::record::Record;
 
@@ -84,6 +85,19 @@ fn latest(record: &Record) -> Option<Latest> {
         | Record::Transfer(_)
         | Record::Task(_) => None,
     }
+}
+
+/// Without what happened in another mesh to sessions that are in charge here.
+pub(crate) fn begin_anew(me: DeviceId, mesh: MeshId, records: &[Record]) -> Result<Option<Vec<Record>>, ChainError> {
+    let gone = cede_core::succession::of_another_mesh(records, me, mesh)?;
+    if gone.is_empty() {
+        return Ok(None);
+    }
+    let of = |record: &Record| custody(record).or_else(|| attempt(record));
+    let stays = |(place, record): &(usize, &Record)| {
+        of(record).and_then(|session| gone.get(&session)).is_none_or(|last| place > last)
+    };
+    Ok(Some(records.iter().enumerate().filter(stays).map(|(_, record)| record.clone()).collect()))
 }
 
 fn attempt(record: &Record) -> Option<SessionId> {

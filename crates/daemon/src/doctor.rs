@@ -175,8 +175,11 @@ impl Actor {
         checks.extend(self.custodian.unclaimed().map(|(id, release)| {
             let from = self.device_name(release.from);
             let found = format!("{from} released session {} to this device, which approved no such move", id.short());
-            let cure =
-                format!("if you want it here: cede claim {}; else do nothing, {from} keeps its copy", id.short());
+            let id = id.short();
+            let cure = format!(
+                "if you want it here: cede claim {id}; if it is this device's own and never moved: cede confirm {id}; else do \
+                 nothing, {from} keeps its copy"
+            );
             check("handoffs", "warn", found, &cure)
         }));
         checks.extend(self.doubt_checks());

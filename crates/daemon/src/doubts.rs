@@ -6,6 +6,7 @@ use cede_wire::control::{Answer, Check, Failure, exit};
 use cede_wire::id::SessionId;
 use cede_wire::message::ListedSession;
 use cede_wire::record::Doubt;
+use cede_wire::session::SessionInfo;
 
 use crate::actor::Actor;
 use crate::control::Replies;
@@ -35,7 +36,7 @@ impl Actor {
             let cure = format!("on the device that is to have it: cede take --force {}", session.short());
             return Err(failure(exit::FAILED, NOT_CONFIRMED, &why, &cure));
         }
-        if self.custodian.doubt().is_none() {
+        if self.custodian.doubt().is_none() && !self.custodian.waits_for_word(session) {
             return Ok(Answer::Said {
                 text: format!("nothing is in doubt; the session is {}", self.state_of(session)),
             });
@@ -47,7 +48,11 @@ impl Actor {
 
     /// A session that never moved: only its agent knows it.
     fn chainless(&self, text: &str) -> Option<SessionId> {
-        text.parse().ok().filter(|session| self.custodian.chain(*session).is_none())
+        let waiting = || {
+            let mut waiting = self.custodian.unclaimed().map(|(id, _)| id);
+            waiting.find(|id| !text.is_empty() && id.to_string().starts_with(text))
+        };
+        text.parse().ok().or_else(waiting).filter(|session| self.custodian.chain(*session).is_none())
     }
 
     fn confirm_all(&mut self) -> Result<Answer, Failure> {
@@ -57,7 +62,10 @@ impl Actor {
         self.note_act(AuditAct::Confirmed, None, None);
         self.custodian.confirm_all();
         let here = self.custodian.sessions().filter(|(_, standing)| *standing == Standing::InCharge).count();
-        let text = format!("confirmed; sessions in charge here that moved before: {here}");
+        let mut text = format!("confirmed; sessions in charge here that moved before: {here}");
+        if self.custodian.unclaimed().next().is_some() {
+            text.push_str("; others were released to this device, which forgot it: cede doctor");
+        }
         Ok(Answer::Said { text })
     }
 
@@ -66,13 +74,14 @@ impl Actor {
         let context = self.context.clone();
         tokio::spawn(async move {
             let told = crate::sessions::told(&context).await;
-            let claimed = context.ask(move |actor| actor.claim(&text, &told)).await;
+            let here = context.block(|context| crate::sessions::discover(context).sessions).await.unwrap_or_default();
+            let claimed = context.ask(move |actor| actor.claim(&text, &told, &here)).await;
             replies.settle(claimed.map_err(stopping).and_then(|claimed| claimed));
         });
     }
 
     /// Fetches what was released to this device and what nobody approved here.
-    fn claim(&mut self, text: &str, told: &[ListedSession]) -> Result<Answer, Failure> {
+    fn claim(&mut self, text: &str, told: &[ListedSession], here: &[SessionInfo]) -> Result<Answer, Failure> {
         let all: Vec<_> = self.custodian.unclaimed().map(|(id, release)| (id, release.clone())).collect();
         let mut fitting = all.iter().filter(|(id, _)| !text.is_empty() && id.to_string().starts_with(text));
         let (Some((session, release)), None) = (fitting.next(), fitting.next()) else {
@@ -92,11 +101,18 @@ impl Actor {
             0 => String::new(),
             turn => format!(" with {turn} turns and {} KB of conversation", release.head.length / 1_000),
         };
+        // The agent went on here after the handoff, which nobody knows any more.
+        let stays = here.iter().find(|info| info.key.id() == *session).map(|info| {
+            format!(
+                "; what comes is as it was at the handoff: {} stays as it is, and is not in the session",
+                info.directory
+            )
+        });
         let text = format!(
             "claimed: session {}{title}{spoken} is fetched from {from}{place}; cede status shows when it is in its place",
             session.short()
         );
-        Ok(Answer::Said { text })
+        Ok(Answer::Said { text: text + &stays.unwrap_or_default() })
     }
 
     /// The records count: what is in charge here works again.

@@ -454,12 +454,11 @@ impl Actor {
                     };
                 }
                 if let Standing::Unconfirmed = standing {
-                    let why = "this device forgot what the others know of it";
+                    let why =
+                        "another device says that it released the session to this one, which knows nothing of that";
+                    let cure = "cede doctor says which; then cede claim <session>, or if that is not so: cede confirm <session>";
                     let refusal = Some(Refusal::NotOwner);
-                    return Failure {
-                        refusal,
-                        ..failure(exit::NOT_OWNER, what, why, "cede doctor says what; then cede claim")
-                    };
+                    return Failure { refusal, ..failure(exit::NOT_OWNER, what, why, cure) };
                 }
                 let why = format!("it is not in charge here; its owner is {owner}");
                 Failure {

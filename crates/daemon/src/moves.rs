@@ -127,14 +127,22 @@ impl Moves {
         view.watchers.retain(|watcher| !gone(watcher.try_send(line.clone())));
     }
 
-    /// Sends the last line to every client of this move; the story stays for `status`.
-    pub(crate) fn end(&mut self, story: Story, last: &ReplyBody) {
+    /// Sends a last line to every client of this move, which goes on without them.
+    pub(crate) fn dismiss(&mut self, story: Story, last: &ReplyBody) {
         let Some(view) = self.open.get_mut(&story) else { return };
         for watcher in view.watchers.drain(..) {
             if let Err(mpsc::error::TrySendError::Full(last)) = watcher.try_send(last.clone()) {
                 // It reads slowly and still hears the end. One that went away has nothing to be told.
                 tokio::spawn(async move { watcher.send(last).await });
             }
+        }
+    }
+
+    /// Sends the last line to every client of this move; the story stays for `status`.
+    pub(crate) fn end(&mut self, story: Story, last: &ReplyBody) {
+        self.dismiss(story, last);
+        if !self.open.contains_key(&story) {
+            return;
         }
         self.ended.retain(|ended| *ended != story);
         self.ended.push_back(story);

@@ -600,7 +600,7 @@ pub(crate) fn place_again(
 /// The place of the last visit was changed by a person: nothing there is touched.
 fn stand_elsewhere(plan: &mut ArrivalPlan, differences: &[String]) {
     plan.notes.push(format!(
-        "{} was changed since the session left ({}); the session stands in a new directory",
+        "{} is not as the session left it ({}); the session stands in a new directory",
         plan.target.display(),
         differences.join(", ")
     ));

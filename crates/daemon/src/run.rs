@@ -182,6 +182,9 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let log = log_of(&facts)?;
     let clock = Clock::start();
     let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
+    if let (Trust::Whole, Some(log)) = (trust, &log) {
+        succession::begin_anew_in(log.mesh(), &journal, &mut replay, local.device())?;
+    }
     let (mark, found) = begin_marked(&witness, &journal, &mut replay, log.as_ref(), trust)?;
     let (mesh, records) = (log.as_ref().map(MembershipLog::mesh), replay.records.iter());
     let mut custodian = Custodian::restore(local.clone(), incarnation, mesh, records, trust, clock.now())?;

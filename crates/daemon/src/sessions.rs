@@ -78,11 +78,8 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
 
 /// Picks the session that a text means: a prefix of its id or of the agent's id, its title, or its directory.
 pub(crate) fn pick(found: &[SessionInfo], text: Option<&str>, directory: &str) -> Result<SessionInfo, Failure> {
-    let means = |info: &&SessionInfo| match text {
-        Some(text) => named(info, text),
-        None => Path::new(directory).starts_with(&info.directory),
-    };
-    let mut matching: Vec<&SessionInfo> = found.iter().filter(means).collect();
+    let around = |info: &&SessionInfo| Path::new(directory).starts_with(&info.directory);
+    let mut matching = text.map_or_else(|| found.iter().filter(around).collect(), |text| fitting(found, text));
     if text.is_none() {
         // Where directories lie in each other, the nearest one is meant.
         let nearest = matching.iter().map(|info| info.directory.len()).max().unwrap_or(0);
@@ -110,7 +107,16 @@ fn named(info: &SessionInfo, text: &str) -> bool {
 
 /// The sessions that a text names.
 pub(crate) fn called(found: &[SessionInfo], text: &str) -> Vec<SessionInfo> {
-    found.iter().filter(|info| named(info, text)).cloned().collect()
+    fitting(found, text).into_iter().cloned().collect()
+}
+
+fn fitting<'a>(found: &'a [SessionInfo], text: &str) -> Vec<&'a SessionInfo> {
+    let whole = |info: &&SessionInfo| info.key.id().to_string() == text || info.key.native.as_str() == text;
+    // Whoever types a whole id means that one, whatever another one is called.
+    match found.iter().find(whole) {
+        Some(info) => vec![info],
+        None => found.iter().filter(|info| named(info, text)).collect(),
+    }
 }
 
 fn none_found(text: Option<&str>, directory: &str) -> Failure {

@@ -9,7 +9,7 @@ use cede_seal::device::LocalDevice;
 use cede_store::home::Home;
 use cede_store::journal::{Journal, Replay};
 use cede_wire::control::{Answer, Failure, exit};
-use cede_wire::id::{DeviceId, SessionId};
+use cede_wire::id::{DeviceId, MeshId, SessionId};
 use cede_wire::record::Record;
 
 use crate::actor::Actor;
@@ -93,6 +93,14 @@ impl Actor {
                 ));
             }
         }
+        let files = self.transfers.going().count() + self.transfers.coming().count();
+        if files > 0 {
+            why.push_str(&format!("; {files} sendings of files that are under way end too"));
+        }
+        let tasks = self.running_tasks();
+        if tasks > 0 {
+            why.push_str(&format!("; {tasks} tasks that run are ended"));
+        }
         if !confirmed {
             return Err(failure(exit::PENDING, NOT_LEFT, &why, "cede devices leave --yes"));
         }
@@ -129,6 +137,19 @@ pub(crate) fn finish(
     }
     home.remove_secret(NEXT)?;
     Ok(new)
+}
+
+/// What this device is in charge of since it was in another mesh begins anew in this one.
+pub(crate) fn begin_anew_in(
+    mesh: MeshId,
+    journal: &Journal,
+    replay: &mut Replay,
+    me: DeviceId,
+) -> Result<(), RunError> {
+    let anew = crate::compaction::begin_anew(me, mesh, &replay.records).map_err(RunError::Succession)?;
+    let Some(records) = anew else { return Ok(()) };
+    replay.records = records;
+    journal.rewrite(replay.records.clone(), replay.position).map_err(RunError::Leave).map(drop)
 }
 
 fn of_the_mesh(record: &Record) -> bool {

@@ -219,6 +219,11 @@ impl Actor {
         Some(self.device_name(id.origin))
     }
 
+    /// How many run.
+    pub(crate) fn running_tasks(&self) -> usize {
+        self.tasks.running.len()
+    }
+
     /// Nothing acts for a session while the device is in doubt.
     pub(crate) fn end_tasks_of_sessions(&mut self) {
         for running in self.tasks.running.values().filter(|running| running.session.is_some()) {

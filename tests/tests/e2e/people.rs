@@ -144,6 +144,52 @@ fn removed_device_leaves_and_comes_back_with_its_sessions() {
     assert_eq!(devices.a.status().evidence, Vec::<String>::new());
 }
 
+/// The first device is lost for good. What the other one has goes on in a mesh that begins with a new device.
+///
+/// Shows: P-11
+#[test]
+fn sessions_go_on_in_another_mesh() {
+    let mut devices = Devices::friends(CEDE);
+    let (tree, moved) = adopted(&devices.a);
+    let before = evidence(&tree);
+    devices.a.to("server", moved).unwrap();
+    let other = devices.b.home.join("other");
+    dirty(&other);
+    let kept = devices.b.adopt(&other).id;
+    devices.b.to("laptop", kept).unwrap();
+    devices.a.kill();
+    said(devices.b.ask(Command::LeaveMesh { confirmed: true }));
+    devices.b.wait_for_end();
+    devices.b.start();
+    let mut c = Device::new(devices.root.path(), Path::new(CEDE), "desktop");
+    c.start();
+    pair(&c, &devices.b);
+    c.say_yes_to("server");
+    devices.b.say_yes_to("desktop");
+    let linked = |a: &Device, b: &Device| {
+        let sees = |device: &Device| device.status().peers.iter().any(|peer| peer.connected);
+        wait_until("they see each other", || sees(a) && sees(b));
+    };
+    linked(&c, &devices.b);
+    devices.b.to("desktop", moved).unwrap();
+    for round in 0..2 {
+        assert_eq!(state(&c, moved), "in charge here");
+        assert_eq!(evidence(Path::new(&c.session(moved).unwrap().directory)), before);
+        assert!(state(&devices.b, moved).starts_with("at desktop"), "{}", state(&devices.b, moved));
+        assert!(state(&devices.b, kept).starts_with("at "), "{}", state(&devices.b, kept));
+        c.kill();
+        devices.b.kill();
+        c.start();
+        devices.b.start();
+        linked(&c, &devices.b);
+        if round == 0 {
+            c.to("server", moved).unwrap();
+            assert_eq!(state(&devices.b, moved), "in charge here");
+            devices.b.to("desktop", moved).unwrap();
+        }
+    }
+}
+
 /// Shows: P-7
 #[test]
 fn revoked_device_is_dropped_at_once() {

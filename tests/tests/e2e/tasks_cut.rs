@@ -144,7 +144,7 @@ fn session_does_not_come_to_where_a_task_works_and_none_begins_where_it_comes() 
 
     let failed = refused(a.move_with(carried("server")));
     assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Busy)));
-    let why = "server says: a task of laptop works where the session would stand; see there: cede tasks";
+    let why = "server says: a task of laptop works where the session would stand; at server type: cede tasks";
     assert!(failed.why.contains(why), "{}", failed.why);
     assert_eq!(failed.cure, "repeat it when that is over");
 

@@ -131,6 +131,18 @@ fn size_follows_the_driver() {
     assert!(seen, "{}", tty.look());
 }
 
+/// It would draw what it draws.
+///
+/// Shows: D-7
+#[test]
+fn terminal_is_not_shown_inside_of_itself() {
+    let (_root, device) = alone();
+    let mut tty = hosted(&device, "work");
+    tty.type_in(&format!("'{CEDE}' --home '{}' attach work; echo exit-$?\n", device.cede_home.display()));
+    tty.see("this runs inside of it");
+    tty.see(&format!("exit-{}", exit::USAGE));
+}
+
 /// Shows: D-7
 #[test]
 fn persons_terminal_is_put_back_however_the_command_ends() {

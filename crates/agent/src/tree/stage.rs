@@ -217,7 +217,8 @@ fn check_room(request: &StageRequest<'_>, writer: &Writer, written: &[&Entry]) -
 fn check_place(request: &StageRequest<'_>) -> Result<(), StageError> {
     let here = request.staging.metadata().map_err(|error| StageError::io(request.staging, &error))?;
     let mut above = None;
-    for place in request.target.ancestors() {
+    // The target itself may be where another file system begins: then it is not changed, and what comes stands beside it.
+    for place in request.target.ancestors().skip(1) {
         above = found(place.metadata()).map_err(|error| StageError::io(place, &error))?;
         if above.is_some() {
             break;

@@ -211,7 +211,8 @@ impl Walk<'_> {
         (stat, depth): (FileStat, usize),
     ) -> Result<bool, SurveyError> {
         if zone == Zone::Plain && self.selection.exclude.find(path).is_some() && !self.has_tracked_below(path) {
-            return self.leave_directory(parent, name, path);
+            self.leave_directory(parent, name);
+            return Ok(false);
         }
         if zone == Zone::Plain && self.repository.is_some_and(|repository| !repository.lists_below(path)) {
             self.unsure.push(Unsure { path: path.clone(), what: Doubt::Directory });
@@ -341,12 +342,13 @@ impl Walk<'_> {
         self.note_directory(&path, stat, zone, travels)
     }
 
-    fn leave_directory(&mut self, parent: &OwnedFd, name: &[u8], path: &[u8]) -> Result<bool, SurveyError> {
-        let fd = open_directory(parent, name).map_err(|error| unreadable(path, &error))?;
+    /// One that cannot be read is left as well: it is often why somebody leaves it.
+    fn leave_directory(&mut self, parent: &OwnedFd, name: &[u8]) {
         let mut tally = Tally::default();
-        count(&fd, &mut tally, 0);
+        if let Ok(fd) = open_directory(parent, name) {
+            count(&fd, &mut tally, 0);
+        }
         self.survey.excluded.add(tally);
-        Ok(false)
     }
 
     fn has_tracked_below(&self, path: &[u8]) -> bool {

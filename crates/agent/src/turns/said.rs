@@ -30,8 +30,8 @@ impl Said {
                 let text = String::from_utf8_lossy(line);
                 self.plain.push_str(&text);
                 self.plain.push('\n');
-                if self.plain.len() > 2 * ANSWER_BYTES {
-                    keep_end(&mut self.plain);
+                if self.plain.len() > 4 * ANSWER_BYTES {
+                    keep_end(&mut self.plain, 2 * ANSWER_BYTES);
                 }
                 shown(&text)
             }
@@ -43,7 +43,10 @@ impl Said {
         if self.answer.is_empty() {
             self.answer = self.plain.trim_end().to_owned();
         }
-        keep_end(&mut self.answer);
+        if self.answer.len() > ANSWER_BYTES {
+            keep_end(&mut self.answer, ANSWER_BYTES - ONLY_THE_END.len());
+            self.answer.insert_str(0, ONLY_THE_END);
+        }
         self.answer
     }
 
@@ -148,15 +151,12 @@ fn shown(text: &str) -> Option<String> {
     Some(line.trim().chars().take(PROGRESS_CHARS).collect())
 }
 
+/// Whoever reads it is not to take it for all.
+const ONLY_THE_END: &str = "[cede: the beginning was not kept]\n";
+
 /// The end of a long text counts: agents sum up last.
-fn keep_end(text: &mut String) {
-    if text.len() > ANSWER_BYTES {
-        let mut from = text.len() - ANSWER_BYTES;
-        while !text.is_char_boundary(from) {
-            from += 1;
-        }
-        text.drain(..from);
-    }
+fn keep_end(text: &mut String, most: usize) {
+    text.drain(..text.ceil_char_boundary(text.len().saturating_sub(most)));
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
         let long = "é".repeat(ANSWER_BYTES);
         let (long, shown) = said(&[&format!("{long} the end")]);
         let answer = long.into_answer();
-        assert!(answer.len() <= ANSWER_BYTES && answer.ends_with("the end"));
+        assert!(answer.len() <= ANSWER_BYTES && answer.ends_with("the end") && answer.starts_with(ONLY_THE_END));
         assert_eq!(shown[0].chars().count(), PROGRESS_CHARS);
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn called(call: &[u8]) -> Option<(String, String)> {
     let ended = if tool == Tool::HandOver {
         inputs::read(call.arguments).map(|HandOver { to, .. }| outcome::said(&to))
     } else {
-        at_once(tool, call.arguments, &client)
+        at_once(tool, call.arguments, &client, &|| false)
     };
     let result = ended.unwrap_or_else(|failure| outcome::failed(&failure));
     let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);

@@ -158,6 +158,7 @@ async fn words_of_a_peer_come_with_their_origin_and_are_called_data() {
     let (_directory, client, daemon) = scripted(vec![
         done(Answer::Inbox { letters: vec![samples::letter()], more: 2, notes: vec![] }),
         done(Answer::Letter { letter, text: words.into() }),
+        done(Answer::Said { text: "shown".into() }),
     ]);
     let mut agent = Agent::of(client).await;
     let listed = agent.call("read_inbox", json!({})).await;
@@ -177,7 +178,8 @@ async fn words_of_a_peer_come_with_their_origin_and_are_called_data() {
     }
     assert!(text(&read).contains("\n  | all is well\n  | "), "{read}");
     let asked = daemon.join().unwrap();
-    assert_eq!(asked, [Command::Inbox { sent: false, all: false }, Command::Letter { id: "3fa2".into() }]);
+    let shown = Command::LetterShown { id: samples::letter().id };
+    assert_eq!(asked, [Command::Inbox { sent: false, all: false }, Command::ReadLetter { id: "3fa2".into() }, shown]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client::Client;
 use crate::fault;
-use crate::limits::{TASK_MINUTES, TELL_PATIENCE};
+use crate::limits::{MCP_WORDS_BYTES, TASK_MINUTES, TELL_PATIENCE};
 use crate::mcp::inputs::{
     self, AskPeer, AskedAgent, HandOver, ListSessions, MarkMessage, MarkedAs, Nothing, ReadInbox, ReadTasks, SendFile,
     SendMessage,
@@ -109,16 +109,22 @@ pub(super) async fn call(
     // The client of the socket waits as a person does: for one thing.
     let called = tokio::task::spawn_blocking(move || {
         let _seat = seat;
-        at_once(tool, arguments, &client)
+        at_once(tool, arguments, &client, &|| context.ct.is_cancelled())
     });
     called.await.unwrap_or_else(|error| Err(fault::local(exit::FAILED, "the call ended early", &error.to_string(), "")))
 }
 
-pub(super) fn at_once(tool: Tool, arguments: JsonObject, client: &Client) -> Result<CallToolResult, Failure> {
+/// `left`: nobody reads the answer any more.
+pub(super) fn at_once(
+    tool: Tool,
+    arguments: JsonObject,
+    client: &Client,
+    left: &dyn Fn() -> bool,
+) -> Result<CallToolResult, Failure> {
     match tool {
         Tool::ListPeers => inputs::read(arguments).and_then(|Nothing {}| peers(client)),
         Tool::SendMessage => inputs::read(arguments).and_then(|message| send(client, message)),
-        Tool::ReadInbox => inputs::read(arguments).and_then(|read| inbox(client, read)),
+        Tool::ReadInbox => inputs::read(arguments).and_then(|read| inbox(client, read, left)),
         Tool::MarkMessage => inputs::read(arguments).and_then(|mark| marked(client, mark)),
         Tool::ListSessions => inputs::read(arguments).and_then(|list| sessions(client, &list)),
         Tool::SendFile => inputs::read(arguments).and_then(|files| send_files(client, &files)),
@@ -182,18 +188,24 @@ fn nothing_told(why: &str) -> Failure {
     fault::local(exit::USAGE, "nothing was told", why, "give `to` for a new message, `in_reply_to` for an answer")
 }
 
-fn inbox(client: &Client, read: ReadInbox) -> Result<CallToolResult, Failure> {
+/// Of a message that is read only its whole words are shown, and only to an agent that still listens.
+fn inbox(client: &Client, read: ReadInbox, left: &dyn Fn() -> bool) -> Result<CallToolResult, Failure> {
     let command = match read.id {
         Some(_) if read.sent || read.all => {
             let why = "`id` reads one message, `sent` and `all` list them";
             return Err(fault::local(exit::USAGE, "nothing was read", why, "give one of them"));
         }
-        Some(id) => Command::Letter { id },
+        Some(id) => Command::ReadLetter { id },
         None => Command::Inbox { sent: read.sent, all: read.all },
     };
     match client.ask(command) {
         Ok(Answer::Inbox { letters, more, notes }) => Ok(outcome::inbox(letters, more, notes)),
-        Ok(Answer::Letter { letter, text }) => Ok(outcome::letter(letter, text)),
+        Ok(Answer::Letter { letter, text }) => {
+            if text.len() <= MCP_WORDS_BYTES && !left() {
+                client.ask(Command::LetterShown { id: letter.id.clone() })?;
+            }
+            Ok(outcome::letter(letter, text))
+        }
         Ok(_) => Err(fault::unexpected_answer()),
         Err(failure) => Err(failure),
     }

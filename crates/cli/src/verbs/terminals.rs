@@ -155,6 +155,15 @@ impl View {
             TerminalEvent::Opened { session, title, device, agent: None } => {
                 if !hand.terminal.json {
                     needs_a_terminal(hand, &bytes_of(&session.short()))?;
+                    if std::env::var("CEDE_SESSION").is_ok_and(|around| around == session.to_string()) {
+                        let why = "this runs inside of it, and would draw what it draws, without an end";
+                        return Err(fault::local(
+                            exit::USAGE,
+                            &format!("{title} is not shown"),
+                            why,
+                            "type it elsewhere",
+                        ));
+                    }
                 }
                 sight.open = Some((title, device));
                 sight.begin(hand, self.types);

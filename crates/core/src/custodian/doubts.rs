@@ -96,9 +96,17 @@ impl Custodian {
         }
     }
 
-    /// The operator confirmed that this device's records are the newest: S7 to what they say. Source: SPEC H-22.
+    /// Whether somebody released a session to this device that never moved by what is known here. It was forgotten, or it is
+    /// made up: a second beginning of it would have two owners for ever, so that a person says which, by this session's name.
+    pub fn waits_for_word(&self, session: SessionId) -> bool {
+        let waits = |state: &Session| state.chain.is_none() && state.unclaimed.is_some();
+        !self.confirmed.contains(&session) && self.sessions.get(&session).is_some_and(waits)
+    }
+
+    /// The operator confirmed that this device's records are the newest: S7 to what they say. Of a session that waits for such a
+    /// word it is one without a doubt too. Source: SPEC H-22.
     pub fn confirm(&mut self, session: SessionId) {
-        if self.trust == Trust::Whole {
+        if self.trust == Trust::Whole && !self.waits_for_word(session) {
             return;
         }
         self.persist(vec![Record::Confirmed { session: Some(session) }]);

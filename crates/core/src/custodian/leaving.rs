@@ -38,7 +38,8 @@ impl Custodian {
         self.hear(now);
         let me = self.me();
         // It holds a signature of this device: what this one would offer begins before that.
-        if self.sessions.get(&key.id()).is_some_and(|state| state.forgot_release(me)) {
+        let forgot = self.sessions.get(&key.id()).is_some_and(|state| state.forgot_release(me));
+        if forgot || self.waits_for_word(key.id()) {
             return Err(OfferError::NotOwner(Standing::Unconfirmed));
         }
         self.adopt(key)?;

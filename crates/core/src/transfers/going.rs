@@ -33,12 +33,9 @@ impl Transfers {
         let (transfer, to, hash) = (offer.transfer, offer.destination, offer.signed().hash());
         self.persist(TransferRecord::Queued { transfer, to, offer: hash, at_unix_ms: now.unix_ms });
         self.tell(TransferEvent::Queued(transfer));
-        let linked = self.links.contains(&to);
-        if linked {
-            self.send(to, TransferMessage::Offer(offer.signed().clone()));
-        }
-        let phase = if linked { GoingPhase::Offered } else { GoingPhase::Queued };
-        self.going.insert(transfer, Going { offer, hash, phase, until: now.after(limits::TRANSFER_TTL) });
+        let until = now.after(limits::TRANSFER_TTL);
+        self.going.insert(transfer, Going { offer, hash, phase: GoingPhase::Queued, until, again: None });
+        self.offer_next(to);
     }
 
     /// The sender's key for an accept was made.

@@ -72,7 +72,8 @@ impl Transfers {
                 let age = core::time::Duration::from_millis(now.unix_ms.saturating_sub(*at_unix_ms));
                 // A receiver that takes it is to be heard first.
                 let until = now.after(limits::TRANSFER_TTL.saturating_sub(age).max(limits::TRANSFER_HEARING));
-                self.going.insert(transfer, Going { offer, hash: *hash, phase: GoingPhase::Queued, until });
+                self.going
+                    .insert(transfer, Going { offer, hash: *hash, phase: GoingPhase::Queued, until, again: None });
             }
             (TransferRecord::Approved { from, offer: hash, .. }, Some(offer))
                 if offer.signed().hash() == *hash && (offer.source, offer.destination) == (*from, me) =>

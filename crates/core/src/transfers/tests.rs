@@ -184,11 +184,11 @@ fn no_is_a_no_also_when_it_is_asked_again() {
 /// Shows: F-10
 #[test]
 fn offers_that_no_person_decided_about_leave_no_record() {
-    for refusal in [Refusal::TooLarge, Refusal::Busy, Refusal::Expired] {
+    for (refusal, sent) in [(Refusal::TooLarge, 2), (Refusal::Busy, 1), (Refusal::Expired, 2)] {
         let (mut pair, _) = asked();
         pair.receiver.stop(ID, refusal, "").unwrap();
         pair.settle(at(2));
-        assert_eq!((pair.came.len(), pair.sent.len()), (0, 2), "{refusal}");
+        assert_eq!((pair.came.len(), pair.sent.len()), (0, sent), "{refusal}");
     }
     let (mut pair, _) = asked();
     pair.sender.stop(ID, Refusal::Cancelled, &"x".repeat(5_000)).unwrap();
@@ -331,6 +331,50 @@ fn offers_of_one_peer_are_bounded() {
     }
     let more = sender.queue(signed(&offer(&device(2), TransferId::new([255; 16]))), at(1));
     assert_eq!(more, Err(TransferError::TooMany(limits::TRANSFERS)));
+}
+
+/// As many are said as are taken of one device; a receiver that has no place all the same is asked again later.
+///
+/// Shows: F-10
+#[test]
+fn files_that_find_no_place_wait_for_one() {
+    let mut sender = fresh(&device(1));
+    let offered = |sender: &mut Transfers| {
+        let sent = std::iter::from_fn(|| sender.poll());
+        let offer = |output: TransferOutput| match output {
+            TransferOutput::Send(_, message) => match *message {
+                PeerMessage::Transfer(message) => match *message {
+                    TransferMessage::Offer(offer) => Some(verify(&offer).unwrap().transfer),
+                    _ => None,
+                },
+                _ => None,
+            },
+            TransferOutput::Persist(_) | TransferOutput::Tell(_) => None,
+        };
+        sent.filter_map(offer).collect::<Vec<_>>()
+    };
+    let id = |number: u8| TransferId::new([number; 16]);
+    for number in 0..20 {
+        // The highest id first: it is the age that counts.
+        sender.queue(signed(&offer(&device(2), id(100 - number))), at(u64::from(number))).unwrap();
+    }
+    sender.link_up(device(2).device());
+    let first = offered(&mut sender);
+    assert_eq!(first, (0..16).map(|number| id(100 - number)).collect::<Vec<_>>());
+    let end = |refusal| TransferMessage::End { transfer: id(100), refusal, detail: String::new() };
+    sender.handle_message(device(2).device(), &end(Refusal::Busy), MESH, at(30));
+    assert_eq!((offered(&mut sender), sender.going().count()), (vec![], 20));
+    sender.stop(id(99), Refusal::Cancelled, "").unwrap();
+    assert_eq!(offered(&mut sender), [id(84), id(83)], "in the places of that one and of the one that is over");
+    let again = Duration::from_secs(30) + limits::TRANSFER_AGAIN;
+    assert_eq!(sender.poll_timeout(), Some(again));
+    sender.stop(id(98), Refusal::Cancelled, "").unwrap();
+    sender.handle_timeout(at(again.as_secs()));
+    assert_eq!(offered(&mut sender), [id(82)], "the one that came back has the next place");
+    sender.stop(id(97), Refusal::Cancelled, "").unwrap();
+    assert_eq!(offered(&mut sender), [id(100)]);
+    sender.handle_message(device(2).device(), &end(Refusal::Declined), MESH, at(200));
+    assert_eq!(sender.ended().count(), 4);
 }
 
 /// Shows: F-11

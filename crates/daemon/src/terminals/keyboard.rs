@@ -44,6 +44,10 @@ impl Actor {
             }
             let (asked, lost) = hosted.ask(viewer, insist, now);
             lost.into_iter().for_each(|entry| actor.audit.note(entry));
+            // Another one got it since that was noted.
+            if !matches!(asked, Asked::Granted { .. }) {
+                would.iter().for_each(|entry| actor.never_drove(&hosted, entry));
+            }
             reply(actor, Wished::Asked(asked));
         });
     }

@@ -257,6 +257,7 @@ impl Actor {
             (_, _) if room.is_some() => room.unwrap_or_default().to_owned(),
             (_, _) if self.peers.refuses_us(peer) => format!("{} {NOT_ADMITTED}", self.device_name(peer)),
             (_, _) if !connected => format!("waits for {}", self.device_name(peer)),
+            (TransferState::Queued, true) => "waits for its turn there; it is offered again by itself".to_owned(),
             (TransferState::Offered, true) => "waits for its answer; if it asks, there: cede approvals".to_owned(),
             (TransferState::Offered, false) if self.files.considered.contains_key(&transfer) => {
                 "waits for your answer: cede approvals".to_owned()

@@ -6,11 +6,12 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cede_wire::catalog::{Body, Entry, Place};
+use cede_wire::catalog::{Body, Entry, Oid, Place};
 use cede_wire::path::escape;
-use rustix::fs::AtFlags;
+use rustix::fs::{Access, AtFlags};
 
 use super::{Current, StageError, StageRequest, check_room, directory_modes, directory_of};
 use crate::chunk::{FileStat, SourceFiles, shown};
@@ -20,7 +21,7 @@ use crate::tree::git::{Git, GitFault};
 use crate::tree::globs::prefixes;
 use crate::tree::plan::{FILES, Kind, NEW_INDEX, OBJECTS, Steps};
 use crate::tree::restore::{self, Records};
-use crate::tree::state::IndexEntry;
+use crate::tree::state::{IndexEntry, State};
 use crate::tree::survey::{USUAL_DIRECTORY_MODE, file_stat};
 use crate::tree::write::{Content, Job, write_all};
 
@@ -41,6 +42,7 @@ pub(super) fn stage(
     check_room(request, writer, &changed)?;
     directories(&old, tree, &mut steps);
     see(request, &root, &changed, &old, &mut steps)?;
+    can_be_changed(request, &root, current.tree.git.is_some(), &steps)?;
     let git = match (records, current.tree.git.is_some()) {
         (Some(records), true) => Some(repository(request, records, current, &mut steps)?),
         (None, false) => None,
@@ -181,6 +183,35 @@ fn see(
     Ok(())
 }
 
+/// What takes its place by a rename comes from the file system of the stage, and this user may write where it comes to. Once it
+/// is decided who is in charge it is too late to find that out.
+fn can_be_changed(request: &StageRequest<'_>, root: &OwnedFd, git: bool, steps: &Steps) -> Result<(), StageError> {
+    let unread = |error: io::Error| StageError::io(request.target, &error);
+    let here = request.staging.metadata().map_err(unread)?.dev();
+    let me = rustix::process::geteuid();
+    let own: &[&[u8]] = if git { &[b".git", b".git/objects", b".git/refs"] } else { &[] };
+    let below = own.iter().copied().chain(steps.opened.iter().map(Vec::as_slice));
+    let look = |path: &[u8]| {
+        let (above, name) = parent_of(root, path)?;
+        Ok::<_, io::Error>(rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    };
+    let top = rustix::fs::fstat(root).map_err(|error| unread(error.into()))?;
+    let mut all = vec![(&b"."[..], top)];
+    for path in below {
+        all.extend(found(look(path)).map_err(unread)?.map(|stat| (path, stat)));
+    }
+    for (path, stat) in all {
+        if stat.st_dev != here {
+            return Err(differs(request, &format!("{} is on another file system", escape(path))));
+        }
+        let shut = || rustix::fs::accessat(root, path, Access::WRITE_OK, AtFlags::EACCESS).is_err();
+        if stat.st_uid != me.as_raw() && !me.is_root() && shut() {
+            return Err(differs(request, &format!("{} cannot be written to", escape(path))));
+        }
+    }
+    Ok(())
+}
+
 /// False if it changed since it was captured a moment ago.
 fn is_as_captured(stat: &FileStat, body: Option<&&Body>) -> bool {
     match body {
@@ -241,6 +272,9 @@ fn repository(
     if old.state.objects != records.state.objects {
         return Err(differs(request, "its repository has another object format"));
     }
+    if let Some(branch) = moves_elsewhere(target, &old.state, &records.state) {
+        return Err(differs(request, &format!("{} is checked out in another work tree", escape(&branch))));
+    }
     let objects = request.staging.join(OBJECTS);
     std::fs::create_dir_all(objects.join("pack")).map_err(|error| StageError::io(&objects, &error))?;
     let index = request.staging.join(NEW_INDEX);
@@ -258,6 +292,19 @@ fn repository(
     restore::index(&git, &changed, &removed, &request.staging.join("promised"))?;
     steps.git = Some((old.state, records.state.clone()));
     Ok(git)
+}
+
+/// A branch that would move and that another work tree of the repository has checked out: there the move would look like work
+/// that takes back what came. Source: `git branch --force`, which refuses it.
+fn moves_elsewhere(target: &Path, old: &State, new: &State) -> Option<Vec<u8>> {
+    let trees = std::fs::read_dir(target.join(".git/worktrees")).into_iter().flatten().flatten();
+    let heads = trees.filter_map(|tree| std::fs::read(tree.path().join("HEAD")).ok());
+    let branches = heads.filter_map(|head| Some(head.strip_prefix(b"ref: ")?.trim_ascii().to_vec()));
+    fn at<'a>(state: &'a State, branch: &[u8]) -> Option<&'a Oid> {
+        let found = state.references.iter().find(|reference| reference.name == branch);
+        found.map(|reference| &reference.oid)
+    }
+    branches.into_iter().find(|branch| at(old, branch) != at(new, branch))
 }
 
 /// Lines to enter anew, and paths to drop first. A line whose marks change is dropped and entered again.

@@ -125,6 +125,31 @@ fn changed_target_is_not_touched() {
     assert_same(&lab.path("abroad"), &beside.root);
 }
 
+/// Shows: T-7
+#[test]
+fn branch_that_another_work_tree_has_checked_out_is_not_moved_under_it() {
+    for (branch, fits) in [("old-branch", true), ("feature", false)] {
+        let lab = Lab::new();
+        let home = home_to_leave(&lab);
+        git(&home, &["branch", "feature"]);
+        git(&home, &["worktree", "add", "-q", lab.path("linked").to_str().unwrap(), branch]);
+        let left = lab.capture(&home);
+        let baseline = Baseline::of(&left.entries);
+        let abroad = lab.deliver(&left, "abroad", None).root;
+        git(&abroad, &["checkout", "-q", "feature"]);
+        git(&abroad, &["commit", "-q", "--allow-empty", "-m", "abroad"]);
+        let staged = lab.stage(&lab.capture(&abroad), "home", Some(&baseline));
+        match &staged {
+            Ok(staged) => assert!(fits && staged.in_place),
+            Err(StageError::TargetDiffers { differences, .. }) => {
+                assert_eq!(*differences, ["refs/heads/feature is checked out in another work tree"]);
+                assert!(!fits);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// What cannot be read was not seen to differ: the session waits for it and stands nowhere else.
 ///
 /// Shows: T-7, T-16

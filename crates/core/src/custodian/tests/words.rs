@@ -315,14 +315,39 @@ fn device_that_forgot_that_it_gave_a_session_away_offers_it_to_nobody() {
     assert_eq!(net.nodes[A].custodian.claim(session(), waiting[0]), Ok(()));
     assert_eq!(offer(&mut net, 72), Err(OfferError::NotOwner(Standing::PayloadMissing)));
 
-    // What others made up keeps nobody from its own session.
+    // What others made up keeps nobody from its own session, once a person has said that it is.
     let mut net = Net::three();
     let b = net.nodes[B].local.clone();
     let first = genesis(&b, &key());
     let given = b.sign(&Custody::Release(release(&b, net.id(A), &first, 0))).unwrap();
     net.deliver(B, A, &PeerMessage::Custody(vec![first, given]));
     assert_eq!(net.nodes[A].custodian.unclaimed().count(), 1);
-    assert_eq!(offer(&mut net, 73), Ok(()));
+    assert_eq!(offer(&mut net, 73), Err(OfferError::NotOwner(Standing::Unconfirmed)));
+    assert!(net.nodes[A].custodian.may_act(session()));
+    net.nodes[A].custodian.confirm(session());
+    net.drain(A);
+    net.crash(A);
+    net.link(B, A);
+    assert_eq!(offer(&mut net, 74), Ok(()));
+}
+
+/// It had the session and forgot it, and its person said that nothing is in doubt: it begins no second history of it.
+///
+/// Shows: H-15, H-26
+#[test]
+fn what_was_released_to_a_device_that_forgot_it_is_claimed_before_it_goes_on() {
+    let mut net = Net::pair();
+    net.give(A, B);
+    net.nodes[B].journal = vec![Record::Doubted { why: cede_wire::record::Doubt::Damaged }];
+    net.crash(B);
+    net.link(A, B);
+    net.nodes[B].custodian.confirm_all();
+    net.drain(B);
+    let (to, now, terms) = (net.id(A), net.now, terms(head(&[])));
+    let offered = net.nodes[B].custodian.offer(&key(), to, HandoffId::new([9; 16]), terms, now);
+    assert_eq!(offered, Err(OfferError::NotOwner(Standing::Unconfirmed)));
+    let waits = net.nodes[B].custodian.unclaimed().next().unwrap().1.handoff;
+    assert_eq!(net.nodes[B].custodian.claim(session(), waits), Ok(()));
 }
 
 /// Shows: H-28
