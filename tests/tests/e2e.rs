@@ -258,7 +258,7 @@ fn denied_move_leaves_everything_where_it_was() {
     assert_eq!(decide(b, &question(b), false), "denied; nothing was written");
     let failed = refused(asked.end(&mut |_| {}).unwrap());
     assert_eq!((failed.exit, failed.refusal), (exit::REFUSED, Some(Refusal::Declined)));
-    assert_eq!(failed.why, "declined: the operator there said no");
+    assert_eq!(failed.why, "declined: server says: the operator there said no");
     assert_eq!(failed.now_at.as_deref(), Some("laptop"));
     nothing_written(b);
     assert_eq!((evidence(&tree), state(a, id).as_str()), (before, "in charge here"));
@@ -778,7 +778,7 @@ fn destination_can_withdraw_too() {
     };
     assert_eq!(text, "cancelled; the session is at laptop");
     let failed = refused(asked.end(&mut |_| {}).unwrap());
-    assert_eq!(failed.why, "cancelled: it was withdrawn at the destination");
+    assert_eq!(failed.why, "cancelled: server says: it was withdrawn at the destination");
     wait_until("the fence is down", || claude::resumable(&a.home, &planted).is_some());
     assert_eq!((evidence(&tree), claude::resumable(&a.home, &planted)), before);
     wait_until("no staging is left", || names(&b.home).is_empty());

@@ -201,6 +201,8 @@ pub struct Custodian {
     /// Devices that said in this run that they know no more than this one.
     vouched: BTreeSet<DeviceId>,
     confirmed: BTreeSet<SessionId>,
+    /// Sessions of which a person said so besides, or without a doubt: whoever says that it released them made that up.
+    own: BTreeSet<SessionId>,
     electorate: Electorate,
     declined: Ended,
     /// The latest moment that this machine was told.

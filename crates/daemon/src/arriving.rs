@@ -22,7 +22,7 @@ use cede_wire::id::{DeviceId, HandoffId, SessionId};
 use cede_wire::member::Capability;
 use cede_wire::message::PeerMessage;
 use cede_wire::refusal::Refusal;
-use cede_wire::session::SessionInfo;
+use cede_wire::session::{Activity, SessionInfo};
 use cede_wire::shown::bytes;
 use serde::{Deserialize, Serialize};
 
@@ -655,6 +655,9 @@ fn look(
     }
     let target = target(context, offer, placed)
         .map_err(|unread| (Refusal::DestinationCannotResume, format!("where the session stood: {unread}")))?;
+    if let Some(works) = agent_at(context, offer.key.id(), &target) {
+        return Err((Refusal::Busy, works));
+    }
     let clone = local_clone(context, offer, placed);
     let have = clone.as_ref().map(|clone| clone.1.clone()).unwrap_or_default();
     let staging = staging_beside(&target, offer.handoff);
@@ -693,6 +696,17 @@ fn cure_of(refusal: Refusal) -> &'static str {
 
 pub(crate) fn staging_beside(target: &Path, handoff: HandoffId) -> PathBuf {
     target.parent().unwrap_or(target).join(format!(".cede-staging-{handoff}"))
+}
+
+/// Whose agent works in the tree that would be changed, as another session.
+fn agent_at(context: &Context, session: SessionId, target: &Path) -> Option<String> {
+    let real = target.canonicalize().ok()?;
+    let inside = |info: &SessionInfo| Path::new(&info.directory).canonicalize().is_ok_and(|at| at.starts_with(&real));
+    let works =
+        |info: &SessionInfo| matches!(info.activity, Activity::Busy { .. }) && info.key.id() != session && inside(info);
+    let mut all = context.adapters.iter().flat_map(|adapter| adapter.discover().unwrap_or_default());
+    let id = all.find(works)?.key.id().short();
+    Some(format!("the agent of session {id} works there, where the session would stand"))
 }
 
 /// Where the tree will stand: where it was, or at the same place below this home, or at the same path; else beside it.

@@ -413,6 +413,9 @@ impl Actor {
         };
         let cure = match self.custodian.contested(session) {
             Some(_) => format!("cede take --force {}", session.short()),
+            None if self.custodian.waits_for_word(session) => {
+                format!("cede doctor says why; then, if it was released to this device: cede claim {}", session.short())
+            }
             None if unconfirmed => format!("cede doctor says why; then: cede confirm {}", session.short()),
             None => format!("cede take {}", session.short()),
         };

@@ -102,17 +102,14 @@ impl Actor {
             turn => format!(" with {turn} turns and {} KB of conversation", release.head.length / 1_000),
         };
         // The agent went on here after the handoff, which nobody knows any more.
-        let stays = here.iter().find(|info| info.key.id() == *session).map(|info| {
-            format!(
-                "; what comes is as it was at the handoff: {} stays as it is, and is not in the session",
-                info.directory
-            )
-        });
+        let stays = here.iter().any(|info| info.key.id() == *session).then_some(
+            "; what comes is as it was at the handoff: a tree that was worked on here since stays as it is, and is not in the session",
+        );
         let text = format!(
             "claimed: session {}{title}{spoken} is fetched from {from}{place}; cede status shows when it is in its place",
             session.short()
         );
-        Ok(Answer::Said { text: text + &stays.unwrap_or_default() })
+        Ok(Answer::Said { text: text + stays.unwrap_or_default() })
     }
 
     /// The records count: what is in charge here works again.

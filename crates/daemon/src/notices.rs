@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cede_core::limits::{ASKED_IN, ASKED_MOST};
 use cede_store::home::Home;
 use cede_wire::control::ApprovalSummary;
 use cede_wire::control::notify::{NOTICE_SCHEMA, Notice, Sink, SinkSummary};
@@ -240,18 +241,24 @@ async fn still_waits(context: &Context, question: Option<ApprovalId>) -> bool {
 
 /// Calls about every question that still waits after a while, once for each.
 pub(crate) async fn watch(context: Context) {
-    let mut called: VecDeque<(DeviceId, ApprovalId)> = VecDeque::new();
+    let mut called: VecDeque<((DeviceId, ApprovalId), Instant)> = VecDeque::new();
+    let me = context.local.device();
     loop {
         context.notices.asked.notified().await;
         // One round ends when all questions that wait were called about.
         loop {
             let Ok(waiting) = context.ask(|actor| actor.waiting()).await else { return };
-            let fresh = waiting.into_iter().filter(|one| !called.contains(&one.which));
+            let fresh = waiting.into_iter().filter(|one| !called.iter().any(|(which, _)| *which == one.which));
             let (due, later): (Vec<_>, Vec<_>) = fresh.partition(|one| one.age >= limits::CALL_AFTER);
             for Waiting { id, which, notice, asking, .. } in due {
-                context.notices.call(&Call { question: Some(id), notice: Arc::new(notice), asking });
+                // Another device shows what it likes: of it too no more is called about than a peer may ask. Source: SPEC U-9
+                let lately =
+                    |((at, _), when): &&((DeviceId, ApprovalId), Instant)| *at == which.0 && when.elapsed() < ASKED_IN;
+                if which.0 == me || called.iter().filter(lately).count() < ASKED_MOST {
+                    context.notices.call(&Call { question: Some(id), notice: Arc::new(notice), asking });
+                }
                 // A question that comes again, as on another connection, is the one that was called about.
-                called.push_back(which);
+                called.push_back((which, Instant::now()));
                 called.drain(..called.len().saturating_sub(limits::CALLED));
             }
             let next = later.iter().map(|one| limits::CALL_AFTER.saturating_sub(one.age)).min();

@@ -182,9 +182,6 @@ fn wake(options: &Options) -> Result<(Actor, mpsc::Receiver<Input>, UnixListener
     let log = log_of(&facts)?;
     let clock = Clock::start();
     let trust = if damaged { Trust::Unconfirmed } else { Trust::Whole };
-    if let (Trust::Whole, Some(log)) = (trust, &log) {
-        succession::begin_anew_in(log.mesh(), &journal, &mut replay, local.device())?;
-    }
     let (mark, found) = begin_marked(&witness, &journal, &mut replay, log.as_ref(), trust)?;
     let (mesh, records) = (log.as_ref().map(MembershipLog::mesh), replay.records.iter());
     let mut custodian = Custodian::restore(local.clone(), incarnation, mesh, records, trust, clock.now())?;
@@ -353,6 +350,10 @@ fn remember(
     } else {
         succession::finish(home, &journal, &mut replay, local)?
     };
+    if !damaged {
+        let mesh = log_of(&Facts::of(&replay.records))?.map(|log| log.mesh());
+        succession::begin_anew_in(mesh, &journal, &mut replay, local.device())?;
+    }
     if !damaged && journal.wants_rewrite() {
         rewrite(&journal, &replay, local.device());
     }

@@ -141,11 +141,12 @@ pub(crate) fn finish(
 
 /// What this device is in charge of since it was in another mesh begins anew in this one.
 pub(crate) fn begin_anew_in(
-    mesh: MeshId,
+    mesh: Option<MeshId>,
     journal: &Journal,
     replay: &mut Replay,
     me: DeviceId,
 ) -> Result<(), RunError> {
+    let Some(mesh) = mesh else { return Ok(()) };
     let anew = crate::compaction::begin_anew(me, mesh, &replay.records).map_err(RunError::Succession)?;
     let Some(records) = anew else { return Ok(()) };
     replay.records = records;

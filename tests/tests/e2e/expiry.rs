@@ -82,7 +82,7 @@ fn question_that_nobody_answers_is_a_no_after_its_time() {
     assert!(waiting.expires_in_s < 3, "{}", waiting.expires_in_s);
     let (code, at_source) = said(&moving.end());
     assert_eq!(code, Some(i32::from(exit::REFUSED)), "{at_source}");
-    assert!(at_source.contains("why: expired: nobody answered in time"), "{at_source}");
+    assert!(at_source.contains("why: expired: server says: nobody answered in time"), "{at_source}");
     assert!(at_source.contains("the session is at laptop"), "{at_source}");
     let (code, at_destination) = said(&b.typed(&["allow", &waiting.id.to_string()]));
     assert_eq!(code, Some(i32::from(exit::FAILED)));

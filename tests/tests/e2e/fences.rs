@@ -110,6 +110,23 @@ fn session_that_comes_back_waits_for_a_fence_that_still_goes_up() {
     assert_eq!(claude::resumable(&devices.b.home, &planted), Some(said));
 }
 
+/// Shows: H-4, T-7
+#[test]
+fn session_does_not_come_back_under_an_agent_that_works_there() {
+    let devices = Devices::friends(CEDE);
+    let (tree, id) = adopted(&devices.a);
+    devices.a.to("server", id).unwrap();
+    let other = claude::plant(&devices.a.home, &tree, 2);
+    let works = Busy::at(&devices.a, &other);
+    let failed = refused(devices.b.to("laptop", id));
+    assert_eq!(failed.refusal, Some(Refusal::Busy));
+    let why = format!("laptop says: the agent of session {} works there", other.id.short());
+    assert!(failed.why.contains(&why), "{}", failed.why);
+    drop(works);
+    devices.b.to("laptop", id).unwrap();
+    assert_eq!(Path::new(&devices.a.session(id).unwrap().directory), tree);
+}
+
 /// What keeps it out goes away after the person at the other device gave up: it is that one's by then.
 ///
 /// Shows: H-9, H-22

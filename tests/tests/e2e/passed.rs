@@ -56,7 +56,7 @@ fn whoever_waits_for_a_device_that_was_removed_waits_no_longer() {
 /// Shows: E-3, H-7, H-12
 #[test]
 fn no_task_begins_where_a_session_arrives_until_it_is_taken_over() {
-    use crate::tasks::{allow, ask, finds_stand_ins, is, request, stand_in, started};
+    use crate::tasks::{allow, ask, finds_stand_ins, is, request, show, stand_in, started};
     let mut devices = Devices::friends(CEDE);
     let (planted, desktop) = (planted(&devices), third(&devices));
     let id = planted.id;
@@ -78,7 +78,7 @@ fn no_task_begins_where_a_session_arrives_until_it_is_taken_over() {
     };
     let task = look();
     is(&desktop, &task, "refused");
-    let (task, _) = crate::tasks::show(&desktop, &task);
+    let (task, _) = show(&desktop, &task);
     assert!(task.standing.contains("a session arrives there"), "{}", task.standing);
     assert!(started(&devices.b).is_empty());
 

@@ -3,12 +3,17 @@
 use super::*;
 
 /// A conversation of Codex in a dirty tree at the laptop, that was at the server and came home.
+fn planted(device: &Device) -> (PathBuf, SessionKey) {
+    let tree = project(device);
+    let path = std::env::var_os("PATH").unwrap();
+    let around = Surroundings::plain(&device.home, &device.state().join("agents"), path);
+    let native = plant(AgentKind::Codex, &around, &tree, [7; 16], &Story::example("mock", "mock-model")).unwrap();
+    (tree, SessionKey { agent: AgentKind::Codex, native })
+}
+
 fn came_home(devices: &Devices) -> (PathBuf, SessionKey) {
     let (a, b) = (&devices.a, &devices.b);
-    let tree = project(a);
-    let around = Surroundings::plain(&a.home, &a.state().join("agents"), std::env::var_os("PATH").unwrap());
-    let native = plant(AgentKind::Codex, &around, &tree, [7; 16], &Story::example("mock", "mock-model")).unwrap();
-    let key = SessionKey { agent: AgentKind::Codex, native };
+    let (tree, key) = planted(a);
     for (from, to) in [(a, "server"), (b, "laptop")] {
         from.move_with(MoveRequest { carry_only: true, ..request(to, key.id()) }).unwrap();
     }
@@ -250,6 +255,41 @@ fn copied_or_restored_owner_has_no_effect_before_it_is_confirmed() {
     assert_eq!(state(&devices.a, id), "in charge here");
     devices.a.kill();
     devices.a.start();
+    assert_eq!(state(&devices.a, id), "in charge here");
+}
+
+/// It is put back to before it ever heard of the session that it owns; the agent there has it all the same.
+///
+/// Shows: H-15, H-22, H-26
+#[test]
+fn receiver_that_forgot_its_session_begins_no_second_history_of_it() {
+    let mut devices = Devices::friends(CEDE);
+    let (_, key) = planted(&devices.a);
+    let id = key.id();
+    let carried = |to: &str| MoveRequest { carry_only: true, ..request(to, id) };
+    devices.b.stop();
+    let saved = devices.root.path().join("saved");
+    copy(&devices.b.cede_home, &saved);
+    devices.b.start();
+    devices.wait_for_link();
+    devices.a.move_with(carried("server")).unwrap();
+    devices.b.stop();
+    std::fs::remove_dir_all(&devices.b.cede_home).unwrap();
+    copy(&saved, &devices.b.cede_home);
+    devices.b.start();
+    devices.wait_for_link();
+    let b = &devices.b;
+    wait_until("the release is known", || typed(b, &["doctor"]).1.contains("laptop released session"));
+    assert!(typed(b, &["doctor"]).1.contains("a backup was put back"), "no peer's word ends the doubt");
+    let (code, said) = typed(b, &["confirm", "--all"]);
+    assert!(code == 0 && said.contains("others were released to this device"), "{said}");
+    let failed = refused(b.move_with(carried("laptop")));
+    assert_eq!((failed.exit, failed.refusal), (exit::NOT_OWNER, Some(Refusal::NotOwner)));
+    assert!(failed.cure.contains("cede claim"), "{failed:?}");
+    let (code, said) = typed(b, &["claim", &id.short()]);
+    assert!(code == 0 && said.contains("stays as it is, and is not in the session"), "{said}");
+    wait_until("it is in its place", || state(b, id) == "in charge here");
+    b.move_with(carried("laptop")).unwrap();
     assert_eq!(state(&devices.a, id), "in charge here");
 }
 

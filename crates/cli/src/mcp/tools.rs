@@ -2,6 +2,7 @@
 
 use cede_wire::control::tasks::AskRequest;
 use cede_wire::control::{Answer, Command, Failure, SendRequest, SessionSummary, TellRequest, TellUntil, exit};
+use cede_wire::letter::LetterState;
 use cede_wire::session::AgentKind;
 use cede_wire::task::TaskScope;
 use rmcp::model::{CallToolResult, JsonObject, Tool as Described, ToolAnnotations};
@@ -200,9 +201,13 @@ fn inbox(client: &Client, read: ReadInbox, left: &dyn Fn() -> bool) -> Result<Ca
     };
     match client.ask(command) {
         Ok(Answer::Inbox { letters, more, notes }) => Ok(outcome::inbox(letters, more, notes)),
-        Ok(Answer::Letter { letter, text }) => {
+        Ok(Answer::Letter { mut letter, text }) => {
             if text.len() <= MCP_WORDS_BYTES && !left() {
-                client.ask(Command::LetterShown { id: letter.id.clone() })?;
+                let said = client.ask(Command::LetterShown { id: letter.id.clone() })?;
+                let came_here = matches!(said, Answer::Said { text } if text == LetterState::Shown.word());
+                if came_here && letter.state == LetterState::Received.word() {
+                    LetterState::Shown.word().clone_into(&mut letter.state);
+                }
             }
             Ok(outcome::letter(letter, text))
         }

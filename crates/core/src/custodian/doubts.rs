@@ -67,7 +67,9 @@ impl Custodian {
     pub(super) fn replay_confirmed(&mut self, session: Option<SessionId>) {
         match session {
             Some(session) => {
-                self.confirmed.insert(session);
+                if !self.confirmed.insert(session) || self.trust == Trust::Whole {
+                    self.own.insert(session);
+                }
                 if let Some(state) = self.sessions.get_mut(&session) {
                     state.doubted = false;
                 }
@@ -100,7 +102,7 @@ impl Custodian {
     /// made up: a second beginning of it would have two owners for ever, so that a person says which, by this session's name.
     pub fn waits_for_word(&self, session: SessionId) -> bool {
         let waits = |state: &Session| state.chain.is_none() && state.unclaimed.is_some();
-        !self.confirmed.contains(&session) && self.sessions.get(&session).is_some_and(waits)
+        !self.own.contains(&session) && self.sessions.get(&session).is_some_and(waits)
     }
 
     /// The operator confirmed that this device's records are the newest: S7 to what they say. Of a session that waits for such a

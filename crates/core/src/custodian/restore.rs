@@ -74,6 +74,7 @@ impl Custodian {
             learned: BTreeSet::new(),
             vouched: BTreeSet::new(),
             confirmed: BTreeSet::new(),
+            own: BTreeSet::new(),
             electorate: crate::electorate::Electorate::default(),
             declined: Ended::new(limits::DECLINED_ATTEMPTS),
             clock: now.monotonic,

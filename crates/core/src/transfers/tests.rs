@@ -341,15 +341,11 @@ fn files_that_find_no_place_wait_for_one() {
     let mut sender = fresh(&device(1));
     let offered = |sender: &mut Transfers| {
         let sent = std::iter::from_fn(|| sender.poll());
-        let offer = |output: TransferOutput| match output {
-            TransferOutput::Send(_, message) => match *message {
-                PeerMessage::Transfer(message) => match *message {
-                    TransferMessage::Offer(offer) => Some(verify(&offer).unwrap().transfer),
-                    _ => None,
-                },
-                _ => None,
-            },
-            TransferOutput::Persist(_) | TransferOutput::Tell(_) => None,
+        let offer = |output: TransferOutput| {
+            let TransferOutput::Send(_, message) = output else { return None };
+            let PeerMessage::Transfer(message) = *message else { return None };
+            let TransferMessage::Offer(offer) = *message else { return None };
+            Some(verify(&offer).unwrap().transfer)
         };
         sent.filter_map(offer).collect::<Vec<_>>()
     };

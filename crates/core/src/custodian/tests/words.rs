@@ -325,6 +325,7 @@ fn device_that_forgot_that_it_gave_a_session_away_offers_it_to_nobody() {
     assert_eq!(offer(&mut net, 73), Err(OfferError::NotOwner(Standing::Unconfirmed)));
     assert!(net.nodes[A].custodian.may_act(session()));
     net.nodes[A].custodian.confirm(session());
+    net.nodes[A].custodian.confirm(session());
     net.drain(A);
     net.crash(A);
     net.link(B, A);
@@ -338,9 +339,11 @@ fn device_that_forgot_that_it_gave_a_session_away_offers_it_to_nobody() {
 fn what_was_released_to_a_device_that_forgot_it_is_claimed_before_it_goes_on() {
     let mut net = Net::pair();
     net.give(A, B);
-    net.nodes[B].journal = vec![Record::Doubted { why: cede_wire::record::Doubt::Damaged }];
+    net.nodes[B].journal = vec![Record::Doubted { why: Doubt::Damaged }];
     net.crash(B);
     net.link(A, B);
+    // The word that ends the doubt about it is not the one that it is this device's own.
+    net.nodes[B].custodian.confirm(session());
     net.nodes[B].custodian.confirm_all();
     net.drain(B);
     let (to, now, terms) = (net.id(A), net.now, terms(head(&[])));
