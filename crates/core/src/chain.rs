@@ -188,6 +188,11 @@ impl Chain {
         Ok(())
     }
 
+    /// Whether a record of the same session begins another history of it, in another mesh: then this one is over.
+    pub(crate) fn ends_with(&self, record: &Custody) -> bool {
+        matches!(record, Custody::Genesis(_)) && record.session() == self.session && record.mesh() != self.mesh()
+    }
+
     /// The chain up to and with a record.
     fn up_to(&self, record: &Hash) -> Result<Self, ChainError> {
         self.position(record).ok_or(ChainError::NotNext)?;

@@ -50,14 +50,20 @@ pub fn of_another_mesh(
     me: DeviceId,
     mesh: MeshId,
 ) -> Result<BTreeMap<SessionId, usize>, ChainError> {
-    let (mut all, mut last) = (BTreeMap::new(), BTreeMap::new());
+    let (mut all, mut last, mut anew) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for (place, record) in journal.iter().enumerate() {
         if let Record::Custody(link) = record {
             let link = verify(link).map_err(|_| ChainError::Forged)?;
             if link.mesh() == mesh {
+                anew.insert(link.session());
                 continue;
             }
             last.insert(link.session(), place);
+        } else if let Record::Active { session, .. } | Record::Installed { session, .. } = record
+            && anew.contains(session)
+        {
+            // It is of what happened since in this one.
+            continue;
         }
         follow(&mut all, record)?;
     }
@@ -84,7 +90,7 @@ impl Held {
         match self.chain.last() {
             Custody::Genesis(_) => true,
             Custody::Release(_) => self.arrived().is_some_and(|handoff| self.installed.contains(&handoff)),
-            Custody::Seize(_) => self.arrived().is_some(),
+            Custody::Seize(_) => self.arrived().is_none_or(|handoff| self.installed.contains(&handoff)),
         }
     }
 
@@ -96,8 +102,9 @@ impl Held {
 
 fn follow(all: &mut BTreeMap<SessionId, Held>, record: &Record) -> Result<(), ChainError> {
     if let Record::Custody(link) = record {
-        let session = verify(link).map_err(|_| ChainError::Forged)?.session();
-        match all.get_mut(&session) {
+        let custody = verify(link).map_err(|_| ChainError::Forged)?;
+        let session = custody.session();
+        match all.get_mut(&session).filter(|held| !held.chain.ends_with(&custody)) {
             Some(held) => held.chain.replay(link, &mut held.side)?,
             None => drop(all.insert(session, Held::new(Chain::begin(link)?))),
         }
@@ -178,14 +185,13 @@ mod tests {
     }
 
     fn begun(native: &str, by: &LocalDevice) -> (SessionId, Chain) {
+        begun_in(MESH, native, by)
+    }
+
+    fn begun_in(mesh: MeshId, native: &str, by: &LocalDevice) -> (SessionId, Chain) {
         let key = SessionKey { agent: AgentKind::Files, native: NativeId::parse(native).unwrap() };
-        let genesis = Genesis {
-            mesh: MESH,
-            key: key.clone(),
-            owner: by.device(),
-            incarnation: Incarnation::new([1; 16]),
-            members: 0,
-        };
+        let genesis =
+            Genesis { mesh, key: key.clone(), owner: by.device(), incarnation: Incarnation::new([1; 16]), members: 0 };
         (key.id(), Chain::begin(&by.sign(&Custody::Genesis(genesis)).unwrap()).unwrap())
     }
 
@@ -200,10 +206,14 @@ mod tests {
     }
 
     fn standing(journal: &[Record], of: LocalDevice, session: SessionId) -> Option<Standing> {
+        standing_in(MESH, journal, of, session)
+    }
+
+    fn standing_in(mesh: MeshId, journal: &[Record], of: LocalDevice, session: SessionId) -> Option<Standing> {
         let now = Now { monotonic: core::time::Duration::ZERO, unix_ms: 0 };
         let incarnation = Incarnation::new([1; 16]);
         let restored =
-            Custodian::restore(Arc::new(of), incarnation, Some(MESH), journal.iter(), Trust::Whole, now).unwrap();
+            Custodian::restore(Arc::new(of), incarnation, Some(mesh), journal.iter(), Trust::Whole, now).unwrap();
         restored.standing(session)
     }
 
@@ -219,6 +229,39 @@ mod tests {
         assert_eq!(standing(&all, device(2), mine), Some(Standing::InCharge));
         assert_ne!(standing(&all, device(1), mine), Some(Standing::InCharge));
         assert_eq!(standing(&all, device(2), theirs), Some(Standing::Elsewhere(peer.device())));
+    }
+
+    /// What was written before a crash may hold both histories.
+    ///
+    /// Shows: P-11
+    #[test]
+    fn session_in_charge_here_begins_anew_in_another_mesh() {
+        const OTHER: MeshId = MeshId::new([8; 32]);
+        let (old, new, peer) = (device(1), device(2), device(3));
+        let (mine, own) = begun("aa", &old);
+        let (theirs, mut away) = begun("bb", &old);
+        given(&mut away, &old, peer.device());
+        let mut all = journal(&[&own, &away]);
+        all.extend(succeed(&all, &old, new.device(), &[7; 32]).unwrap());
+        let last = all.iter().rposition(|record| matches!(record, Record::Custody(_))).unwrap();
+        let anew = BTreeMap::from([(mine, last)]);
+        assert_eq!(of_another_mesh(&all, new.device(), OTHER), Ok(anew.clone()));
+        assert_eq!(of_another_mesh(&all, new.device(), MESH), Ok(BTreeMap::new()));
+        assert_eq!(of_another_mesh(&all, peer.device(), OTHER), Ok(BTreeMap::new()), "it is not in its place");
+
+        let (_, mut since) = begun_in(OTHER, "aa", &new);
+        given(&mut since, &new, peer.device());
+        given(&mut since, &peer, new.device());
+        let Custody::Release(release) = since.last().clone() else { panic!("no release") };
+        let (handoff, token) = (release.handoff, release.next_token);
+        all.extend(journal(&[&since]));
+        let session = mine;
+        all.extend([Record::Active { session, handoff, token }, Record::Installed { session, handoff }]);
+        assert_eq!(of_another_mesh(&all, new.device(), OTHER), Ok(anew));
+        assert_eq!(standing_in(OTHER, &all, device(2), mine), Some(Standing::InCharge));
+        assert!(matches!(standing_in(OTHER, &all, device(2), theirs), Some(Standing::Elsewhere(_))));
+        let more = succeed(&all, &new, device(4).device(), &[6; 32]).unwrap();
+        assert_eq!(more.len(), 3, "left once more, it goes along as it is now");
     }
 
     /// Shows: P-11

@@ -104,6 +104,10 @@ impl Custodian {
                     self.session(session).passed.insert(link.hash());
                 }
                 let facts = facts.entry(session).or_default();
+                if self.chain(session).is_some_and(|chain| chain.ends_with(&record)) {
+                    *facts = Facts::default();
+                    self.session(session).chain = None;
+                }
                 let owner = self.replay_link(session, link, &mut facts.side)?;
                 facts.fenced.take_if(|_| owner == me);
                 self.session(session).doubted &= owner == me;
