@@ -104,11 +104,7 @@ impl Custodian {
                     self.session(session).passed.insert(link.hash());
                 }
                 let facts = facts.entry(session).or_default();
-                if self.chain(session).is_some_and(|chain| chain.ends_with(&record)) {
-                    *facts = Facts::default();
-                    self.session(session).chain = None;
-                }
-                let owner = self.replay_link(session, link, &mut facts.side)?;
+                let owner = self.replay_link(&record, link, facts)?;
                 facts.fenced.take_if(|_| owner == me);
                 self.session(session).doubted &= owner == me;
             }
@@ -170,14 +166,17 @@ impl Custodian {
 
     fn replay_link(
         &mut self,
-        session: SessionId,
+        record: &Custody,
         link: &Signed<Custody>,
-        side: &mut Option<Chain>,
+        facts: &mut Facts,
     ) -> Result<DeviceId, ChainError> {
-        let state = self.session(session);
+        let state = self.session(record.session());
         state.fenced_for = None;
+        if state.chain.take_if(|chain| chain.ends_with(record)).is_some() {
+            *facts = Facts::default();
+        }
         let owner = match &mut state.chain {
-            Some(chain) => chain.replay(link, side).map(|()| chain.owner())?,
+            Some(chain) => chain.replay(link, &mut facts.side).map(|()| chain.owner())?,
             none => none.insert(Chain::begin(link)?).owner(),
         };
         state.settle_contest();
